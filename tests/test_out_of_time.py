@@ -16,7 +16,7 @@ from pine_boost.model.states import build_space
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states, count_nearest
-from tests.support.command_line import run
+from tests.support.command_line import run, words
 from tests.support.verifying import fitted
 
 OVER = Budget(deadline=0.0)
@@ -94,17 +94,10 @@ def test_the_command_line_writes_the_original(parts: Any, command: str, tmp_path
     np.save(tmp_path / "cal.npy", X_cal)
     code, out, _ = run(
         capsys,
-        command,
-        tmp_path / "model.json",
-        "--fit",
-        tmp_path / "fit.npy",
-        "--cal",
-        tmp_path / "cal.npy",
-        "--time-limit",
-        str(NO_TIME),
-        "-o",
-        tmp_path / "out",
-        "--json",
+        *words(
+            f"{command} {tmp_path}/model.json --fit {tmp_path}/fit.npy --cal {tmp_path}/cal.npy "
+            f"--time-limit {NO_TIME} -o {tmp_path}/out --json"
+        ),
     )
     assert code == 2
     assert "NOT_CERTIFIED" in out

@@ -13,6 +13,7 @@ import pine_boost
 from pine_boost import InvalidInputError
 from pine_boost.cli import main
 from pine_boost.surveying import Asked, Line, _monotone
+from tests.support.command_line import words
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")
@@ -111,18 +112,10 @@ def test_command_line(tmp_path: Any, capsys: Any, monkeypatch: pytest.MonkeyPatc
     model.save_model(tmp_path / "model.json")
     for name, rows in (("fit", X[:500]), ("look", X[500:])):
         np.save(tmp_path / f"{name}.npy", rows)
-    arguments = [
-        "survey",
-        f"{tmp_path}/model.json",
-        "--fit",
-        f"{tmp_path}/fit.npy",
-        "--look",
-        f"{tmp_path}/look.npy",
-        "--time-limit",
-        "5",
-        "-o",
-        f"{tmp_path}/s.json",
-    ]
+    arguments = words(
+        f"survey {tmp_path}/model.json --fit {tmp_path}/fit.npy --look {tmp_path}/look.npy "
+        f"--time-limit 5 -o {tmp_path}/s.json"
+    )
     assert main([*arguments, "--json"]) == 0
     offers = json.loads(capsys.readouterr().out)["offers"]
     assert len(offers) == 12

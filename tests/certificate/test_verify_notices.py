@@ -15,6 +15,7 @@ from pine_boost.certificate.claims import claim_of, rests_on
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
 from pine_boost.verifying import verify
+from tests.support.command_line import words
 from tests.support.verifying import breast_or_iris
 
 xgboost = pytest.importorskip("xgboost")
@@ -191,18 +192,9 @@ def test_calibration_rows_that_were_seen_promise_nothing_wherever_it_is_said(
 ) -> None:
     X_fit = tables[0]
     X_fit.iloc[:100].to_csv(tmp_path / "seen.csv", index=False)
-    arguments = [
-        "prune",
-        str(saved / "original.json"),
-        "--fit",
-        str(saved / "fit.csv"),
-        "--cal",
-        str(tmp_path / "seen.csv"),
-        "--alpha",
-        "0.2",
-        "-o",
-        str(tmp_path / "out"),
-    ]
+    arguments = words(
+        f"prune {saved}/original.json --fit {saved}/fit.csv --cal {tmp_path}/seen.csv --alpha 0.2 -o {tmp_path}/out"
+    )
     assert main(arguments) == 1
     assert "--allow-overlap" in capsys.readouterr().err
     assert main([*arguments, "--allow-overlap"]) in (0, 2)

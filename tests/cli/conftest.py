@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pine_boost.cli import main
+from tests.support.command_line import words
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +37,6 @@ def files(tmp_path_factory: Any) -> Path:
 @pytest.fixture(scope="module")
 def pruned(files: Path) -> Path:
     folder = files / "pruned"
-    arguments = [
-        "prune",
-        f"{files}/model.json",
-        "--fit",
-        f"{files}/fit.csv",
-        "--cal",
-        f"{files}/cal.csv",
-        "--alpha",
-        "0.5",
-        "-o",
-        str(folder),
-    ]
+    arguments = words(f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 -o {folder}")
     assert main(arguments) == 0
     return folder

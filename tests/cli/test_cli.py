@@ -13,7 +13,7 @@ import pytest
 from pine_boost.cli import COMMANDS, main
 from pine_boost.errors import InvalidInputError
 from pine_boost.region.region import Region
-from tests.support.command_line import run
+from tests.support.command_line import run, words
 
 datasets = pytest.importorskip("sklearn.datasets")
 ensemble = pytest.importorskip("sklearn.ensemble")
@@ -36,21 +36,10 @@ def test_prune_writes_a_model_that_keeps_its_promise(files: Path, pruned: Path) 
 def test_all_formats_give_the_same(files: Path, pruned: Path, tmp_path: Path, capsys: Any) -> None:
     code, out, _ = run(
         capsys,
-        "prune",
-        files / "model.ubj",
-        "--fit",
-        files / "fit.csv",
-        "--cal",
-        files / "cal.parquet",
-        "--test",
-        files / "test.feather",
-        "--label",
-        "target",
-        "--alpha",
-        "0.5",
-        "-o",
-        tmp_path / "out",
-        "--json",
+        *words(
+            f"prune {files}/model.ubj --fit {files}/fit.csv --cal {files}/cal.parquet --test "
+            f"{files}/test.feather --label target --alpha 0.5 -o {tmp_path}/out --json"
+        ),
     )
     document = json.loads(out)
     assert code == 0
@@ -65,19 +54,10 @@ def test_all_formats_give_the_same(files: Path, pruned: Path, tmp_path: Path, ca
 def test_no_time_is_exit_code_two(files: Path, tmp_path: Path, capsys: Any) -> None:
     code, out, _ = run(
         capsys,
-        "prune",
-        files / "model.json",
-        "--fit",
-        files / "fit.csv",
-        "--cal",
-        files / "cal.csv",
-        "--alpha",
-        "0.5",
-        "--time-limit",
-        "1e-9",
-        "--json",
-        "-o",
-        tmp_path / "out",
+        *words(
+            f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
+            f"--time-limit 1e-9 --json -o {tmp_path}/out"
+        ),
     )
     assert code == 2
     assert json.loads(out)["status"] == "NOT_CERTIFIED"
@@ -91,22 +71,10 @@ def test_no_time_is_exit_code_two(files: Path, tmp_path: Path, capsys: Any) -> N
 def test_several_thresholds_are_score_bands(files: Path, tmp_path: Path, capsys: Any) -> None:
     code, out, _ = run(
         capsys,
-        "prune",
-        files / "model.json",
-        "--fit",
-        files / "fit.csv",
-        "--cal",
-        files / "cal.csv",
-        "--alpha",
-        "0.6",
-        "--threshold",
-        "0.3",
-        "--threshold",
-        "0.7",
-        "--objective",
-        "l1",
-        "-o",
-        tmp_path / "out",
+        *words(
+            f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.6 "
+            f"--threshold 0.3 --threshold 0.7 --objective l1 -o {tmp_path}/out"
+        ),
     )
     assert code == 0
     assert json.loads((tmp_path / "out/certificate.json").read_text())["thresholds"] == [0.3, 0.7]
@@ -115,17 +83,7 @@ def test_several_thresholds_are_score_bands(files: Path, tmp_path: Path, capsys:
 
 def test_without_calibration_rows_the_split_is_said(files: Path, tmp_path: Path, capsys: Any) -> None:
     code, _, err = run(
-        capsys,
-        "prune",
-        files / "model.json",
-        "--fit",
-        files / "cal.csv",
-        "--alpha",
-        "0.5",
-        "--objective",
-        "l1",
-        "-o",
-        tmp_path / "out",
+        capsys, *words(f"prune {files}/model.json --fit {files}/cal.csv --alpha 0.5 --objective l1 -o {tmp_path}/out")
     )
     assert code == 0
     assert "pine-boost: warning: No --cal was given" in err
@@ -167,14 +125,10 @@ def test_verify_agrees_and_refuses_what_was_changed(files: Path, pruned: Path, t
     assert out.startswith("AGREES")
     code, out, _ = run(
         capsys,
-        "verify",
-        files / "model.json",
-        pruned / "model.json",
-        "--certificate",
-        pruned / "certificate.json",
-        "--region",
-        pruned / "region.json",
-        "--json",
+        *words(
+            f"verify {files}/model.json {pruned}/model.json --certificate {pruned}/certificate.json "
+            f"--region {pruned}/region.json --json"
+        ),
     )
     assert json.loads(out)["agrees"] is True
     code, _, err = run(capsys, "verify", pruned / "model.json", pruned)
@@ -186,13 +140,10 @@ def test_verify_agrees_and_refuses_what_was_changed(files: Path, pruned: Path, t
     (tmp_path / "model.json").write_text(json.dumps(document))
     code, _, err = run(
         capsys,
-        "verify",
-        files / "model.json",
-        tmp_path / "model.json",
-        "--certificate",
-        pruned / "certificate.json",
-        "--region",
-        pruned / "region.json",
+        *words(
+            f"verify {files}/model.json {tmp_path}/model.json --certificate {pruned}/certificate.json "
+            f"--region {pruned}/region.json"
+        ),
     )
     assert code == 1
     assert "pine-boost: error:" in err
@@ -319,19 +270,10 @@ def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(files: Pat
     table = files / "cal.csv"
     run(
         capsys,
-        "prune",
-        files / "model.json",
-        "--fit",
-        files / "fit.csv",
-        "--cal",
-        table,
-        "--alpha",
-        "0.5",
-        "--time-limit",
-        "1e-9",
-        "--json",
-        "-o",
-        tmp_path / "out",
+        *words(
+            f"prune {files}/model.json --fit {files}/fit.csv --cal {table} --alpha 0.5 --time-limit "
+            f"1e-9 --json -o {tmp_path}/out"
+        ),
     )
     for command in (["check-inputs"], ["monitor", "--state", tmp_path / "state"]):
         code, out, err = run(capsys, command[0], tmp_path / "out", table, *command[1:])

@@ -12,6 +12,7 @@ import pytest
 
 from pine_boost import verify_compression
 from pine_boost.cli import main
+from tests.support.command_line import words
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")
@@ -37,19 +38,9 @@ def files(tmp_path_factory: Any) -> Path:
 
 
 def _arguments(files: Path, out: str, *more: str, model: str = "model.json") -> list[str]:
-    return [
-        "compress",
-        f"{files}/{model}",
-        "--fit",
-        f"{files}/fit.csv",
-        "--val",
-        f"{files}/val.csv",
-        "--fidelity",
-        "0.9",
-        "-o",
-        f"{files}/{out}",
-        *more,
-    ]
+    return words(
+        f"compress {files}/{model} --fit {files}/fit.csv --val {files}/val.csv --fidelity 0.9 -o {files}/{out}", *more
+    )
 
 
 @pytest.fixture(scope="module")

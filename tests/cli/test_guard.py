@@ -10,6 +10,7 @@ import pytest
 
 from pine_boost import compress_booster, prune_booster
 from pine_boost.cli import main
+from tests.support.command_line import words
 
 xgboost = pytest.importorskip("xgboost")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -67,15 +68,9 @@ def test_another_original_is_refused(place, tmp_path, capsys):
     for result in ("pruned", "compressed"):
         code = run(
             "guard",
-            place / result,
-            "--original",
-            place / "other.json",
-            "-o",
-            tmp_path / "s",
-            "--val",
-            place / "fresh.npy",
-            "--fidelity",
-            "0.9",
+            *words(
+                f"{place}/{result} --original {place}/other.json -o {tmp_path}/s --val {place}/fresh.npy --fidelity 0.9"
+            ),
         )
         assert code == 1
         assert "other.json is not" in capsys.readouterr().err

@@ -17,7 +17,7 @@ import pytest
 from pine_boost.errors import InvalidInputError
 from pine_boost.region.domain import Condition, Domain, read_domain
 from pine_boost.region.region import Region
-from tests.support.command_line import run
+from tests.support.command_line import run, words
 
 datasets = pytest.importorskip("sklearn.datasets")
 ensemble = pytest.importorskip("sklearn.ensemble")
@@ -59,20 +59,10 @@ def test_the_domain_reaches_the_region(files: Path, tmp_path: Path, capsys: Any)
     (tmp_path / "domain.json").write_text(json.dumps({"upper": {name: upper}}))
     code, _, err = run(
         capsys,
-        "prune",
-        files / "model.json",
-        "--fit",
-        files / "fit.csv",
-        "--cal",
-        files / "cal.csv",
-        "--alpha",
-        "0.5",
-        "--objective",
-        "l1",
-        "--domain",
-        tmp_path / "domain.json",
-        "-o",
-        tmp_path / "out",
+        *words(
+            f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
+            f"--objective l1 --domain {tmp_path}/domain.json -o {tmp_path}/out"
+        ),
     )
     assert code == 0
     assert "The domain excludes" in err
@@ -92,21 +82,10 @@ def test_demo_prunes_and_reports(tmp_path: Path, capsys: Any) -> None:
 
 def test_as_a_program_with_plain_lines_in_a_log(files: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pine_boost.cli",
-            "prune",
-            "model.json",
-            "--fit",
-            "fit.csv",
-            "--cal",
-            "cal.csv",
-            "--alpha",
-            "0.5",
-            "-o",
-            str(tmp_path / "out"),
-        ],
+        words(
+            f"{sys.executable} -m pine_boost.cli prune model.json --fit fit.csv --cal cal.csv --alpha "
+            f"0.5 -o {tmp_path}/out"
+        ),
         cwd=files,
         capture_output=True,
         text=True,
@@ -127,21 +106,7 @@ def test_ctrl_c_keeps_the_best_certified_model(tmp_path: Path) -> None:
     np.save(tmp_path / "fit.npy", X[:250])
     np.save(tmp_path / "cal.npy", X[250:])
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "pine_boost.cli",
-            "prune",
-            "model.json",
-            "--fit",
-            "fit.npy",
-            "--cal",
-            "cal.npy",
-            "--alpha",
-            "0.05",
-            "-o",
-            "out",
-        ],
+        words(f"{sys.executable} -m pine_boost.cli prune model.json --fit fit.npy --cal cal.npy --alpha 0.05 -o out"),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

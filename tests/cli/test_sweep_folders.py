@@ -15,6 +15,7 @@ from sklearn.datasets import load_breast_cancer
 from pine_boost.certificate.saved import COMPRESSION
 from pine_boost.cli import build_parser, main
 from pine_boost.compression.record import RECORD
+from tests.support.command_line import words
 
 xgboost = pytest.importorskip("xgboost")
 
@@ -30,23 +31,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     other.save_model(folder / "other.json")
     for name, rows in (("fit", X[:250]), ("cal", X[250:450]), ("test", X[450:])):
         np.save(folder / f"{name}.npy", rows)
-    arguments = [
-        "sweep",
-        folder / "model.json",
-        "--fit",
-        folder / "fit.npy",
-        "--cal",
-        folder / "cal.npy",
-        "--alphas",
-        "0.3,0.5",
-        "--objective",
-        "l1",
-        "--indifference",
-        "0.05",
-        "--no-report",
-        "-o",
-        folder / "swept",
-    ]
+    arguments = words(
+        f"sweep {folder}/model.json --fit {folder}/fit.npy --cal {folder}/cal.npy --alphas 0.3,0.5 "
+        f"--objective l1 --indifference 0.05 --no-report -o {folder}/swept"
+    )
     assert main([str(argument) for argument in arguments]) == 0
     return folder
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pine_boost import PruneResult
-from tests.support.command_line import run
+from tests.support.command_line import run, words
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("xgboost")
@@ -18,22 +18,11 @@ COMMANDS = (("prune", "--alpha", "0.5"), ("sweep", "--alphas", "0.5,0.6"))
 
 def _call(files: Path, out: Path, test: Any, command: tuple[str, ...]) -> list[Any]:
     name, *rest = command
-    return [
-        name,
-        files / "model.json",
-        "--fit",
-        files / "fit.csv",
-        "--cal",
-        files / "cal.csv",
-        "--test",
-        test,
-        "--label",
-        "target",
-        "--no-report",
-        "-o",
-        out,
+    return words(
+        f"{name} {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --test {test} "
+        f"--label target --no-report -o {out}",
         *rest,
-    ]
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)

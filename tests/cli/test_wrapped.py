@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.command_line import run
+from tests.support.command_line import run, words
 
 xgboost = pytest.importorskip("xgboost")
 pd = pytest.importorskip("pandas")
@@ -71,23 +71,10 @@ def place(tmp_path_factory: Any) -> Path:
 def pruned(place: Path) -> Path:
     from pine_boost.cli import main
 
-    arguments = [
-        "prune",
-        place / "pipeline.joblib",
-        "--trust-pickle",
-        "--fit",
-        place / "fit.csv",
-        "--cal",
-        place / "cal.parquet",
-        "--alpha",
-        "0.3",
-        "--test",
-        place / "new.csv",
-        "--label",
-        "target",
-        "-o",
-        place / "pruned",
-    ]
+    arguments = words(
+        f"prune {place}/pipeline.joblib --trust-pickle --fit {place}/fit.csv --cal "
+        f"{place}/cal.parquet --alpha 0.3 --test {place}/new.csv --label target -o {place}/pruned"
+    )
     assert main([str(argument) for argument in arguments]) == 0
     return place / "pruned"
 
@@ -184,20 +171,10 @@ def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, caps
 def test_compress_writes_the_whole_model_and_verifies(place, tmp_path, capsys):
     code, out, err = run(
         capsys,
-        "compress",
-        place / "pipeline.joblib",
-        "--trust-pickle",
-        "--fit",
-        place / "fit.csv",
-        "--val",
-        place / "val.csv",
-        "--fidelity",
-        0.9,
-        "--segments",
-        "colour",
-        "-o",
-        tmp_path / "small",
-        "--json",
+        *words(
+            f"compress {place}/pipeline.joblib --trust-pickle --fit {place}/fit.csv --val "
+            f"{place}/val.csv --fidelity 0.9 --segments colour -o {tmp_path}/small --json"
+        ),
     )
     assert code == 0, err
     document = json.loads(out)
@@ -219,15 +196,9 @@ def test_sweep_survey_simplify_inspect_and_report(place, pruned, tmp_path, capsy
     code, _, err = run(
         capsys,
         "sweep",
-        place / "pipeline.joblib",
+        f"{place}/pipeline.joblib",
         *rows,
-        "--cal",
-        place / "cal.parquet",
-        "--alphas",
-        "0.2,0.4",
-        "--no-report",
-        "-o",
-        tmp_path / "swept",
+        *words(f"--cal {place}/cal.parquet --alphas 0.2,0.4 --no-report -o {tmp_path}/swept"),
     )
     assert code == 0, err
     assert (tmp_path / "swept" / "alpha-0.4" / "whole_model.pkl").is_file()
@@ -269,18 +240,10 @@ def test_every_wrapper_from_a_pickle(kind, tmp_path, capsys):
     frame[400:700].to_csv(tmp_path / "cal.csv", index=False)
     code, _, err = run(
         capsys,
-        "prune",
-        tmp_path / "model.pkl",
-        "--trust-pickle",
-        "--fit",
-        tmp_path / "fit.csv",
-        "--cal",
-        tmp_path / "cal.csv",
-        "--alpha",
-        0.4,
-        "--no-report",
-        "-o",
-        tmp_path / "out",
+        *words(
+            f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/fit.csv --cal "
+            f"{tmp_path}/cal.csv --alpha 0.4 --no-report -o {tmp_path}/out"
+        ),
     )
     assert code == 0, err
     after = pickle.loads((tmp_path / "out" / "whole_model.pkl").read_bytes())
@@ -300,14 +263,7 @@ def test_layers_that_cannot_be_written_back_are_found_before_the_search(place, t
     made = make_pipeline(FunctionTransformer(lambda X: X * 2.0), trees()).fit(numbers[:400], y[:400])
     (tmp_path / "model.pkl").write_bytes(cloudpickle.dumps(made))
     code, _, err = run(
-        capsys,
-        "prune",
-        tmp_path / "model.pkl",
-        "--trust-pickle",
-        "--fit",
-        tmp_path / "nowhere.csv",
-        "-o",
-        tmp_path / "out",
+        capsys, *words(f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/nowhere.csv -o {tmp_path}/out")
     )
     assert code == 1
     assert "The Pipeline cannot be pickled" in err
@@ -324,40 +280,19 @@ def test_codes_in_csv_are_not_taken_for_numbers(place, tmp_path, capsys):
     raw["weight"] = "0" + raw.index.astype(str)
     raw.to_csv(tmp_path / "codes.csv", index=False)
     code, _, err = run(
-        capsys,
-        "prune",
-        place / "pipeline.joblib",
-        "--trust-pickle",
-        "--fit",
-        tmp_path / "codes.csv",
-        "-o",
-        tmp_path / "out",
+        capsys, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/codes.csv -o {tmp_path}/out")
     )
     assert code == 1
     assert "column 'weight' holds '00', which may be a text or a number" in err
     raw.drop(columns="colour").to_csv(tmp_path / "lacks.csv", index=False)
     code, _, err = run(
-        capsys,
-        "prune",
-        place / "pipeline.joblib",
-        "--trust-pickle",
-        "--fit",
-        tmp_path / "lacks.csv",
-        "-o",
-        tmp_path / "out",
+        capsys, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/lacks.csv -o {tmp_path}/out")
     )
     assert code == 1
     assert "lacks the model's column(s) 'colour'" in err
     (tmp_path / "folder").mkdir()
     code, _, err = run(
-        capsys,
-        "prune",
-        place / "pipeline.joblib",
-        "--trust-pickle",
-        "--fit",
-        tmp_path / "folder",
-        "-o",
-        tmp_path / "out",
+        capsys, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/folder -o {tmp_path}/out")
     )
     assert code == 1
     assert "the first steps of a Pipeline take a table as a whole" in err

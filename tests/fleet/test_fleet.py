@@ -20,6 +20,7 @@ from pine_boost.fleet import Job, read_jobs, run_fleet
 from pine_boost.fleet.jobs import options_of
 from pine_boost.fleet.run import Policy, run_job
 from pine_boost.options import Options
+from tests.support.command_line import words
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -145,19 +146,7 @@ def test_a_missing_file_of_one_job_stops_no_other(place, tmp_path, capsys):
     (work / "jobs.csv").write_text(
         "name,model,fit,cal\nde,de/model.pkl,de/fit.npy,de/cal.npy\na,de/model.pkl,m.npy,m.npy\n"
     )
-    arguments = [
-        "fleet",
-        str(work / "jobs.csv"),
-        "-o",
-        str(tmp_path / "out"),
-        "--alpha",
-        "0.3",
-        "--time-limit",
-        "30",
-        "--trust-pickle",
-        "--workers",
-        "1",
-    ]
+    arguments = words(f"fleet {work}/jobs.csv -o {tmp_path}/out --alpha 0.3 --time-limit 30 --trust-pickle --workers 1")
     assert main(arguments) == 1
     assert "1 CERTIFIED, 1 FAILED" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Which side of a cut margins lie on, who wins a tie, and how far off they are."""
+"""Which side of a cut margins lie on, who wins a tie, how far off they are; probabilities of margins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from pine_boost.model.forest import Decision
+from pine_boost.model.margin_probabilities import probabilities_of
+from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import Tie
+from pine_boost.parsers import read_model
+from tests.support.native_models import make_table
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+lightgbm = pytest.importorskip("lightgbm")
 
 
 @pytest.mark.parametrize(("tie", "on_cuts"), [(Tie.LOWEST, [0, 1]), (Tie.HIGHEST, [1, 2])])
@@ -32,3 +39,39 @@ def test_distances_are_double_whatever_the_margins_are(float_type: Any) -> None:
     between = Decision(()).distance(np.array([[1.0, -2.0, 4.0]], dtype=float_type))
     assert between.dtype == np.float64
     assert between.tolist() == [3.0]
+
+
+MODELS = {
+    "sigmoid": lambda: ensemble.GradientBoostingClassifier(n_estimators=4, random_state=0),
+    "slope of 2": lambda: ensemble.GradientBoostingClassifier(n_estimators=4, loss="exponential", random_state=0),
+    "softmax": lambda: lightgbm.LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1),
+    "mean": lambda: ensemble.RandomForestClassifier(5, max_depth=4, random_state=0),
+    "votes": lambda: ensemble.AdaBoostClassifier(n_estimators=4, random_state=0),
+}
+BINARY = ("sigmoid", "slope of 2")
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_probabilities_are_those_of_the_library(name: str) -> None:
+    X, y = make_table(3, missing=False)
+    native: Any = MODELS[name]().fit(X, y > 0 if name in BINARY else y)
+    forest = read_model(native).forest
+    weight = native.estimator_weights_.sum() if name == "votes" else None
+    found = probabilities_of(forest, native_margins(forest, X).astype(np.float64), weight)
+    expected = native.predict_proba(X)[:, -found.shape[1] :]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_a_threshold_on_a_mean_is_added_back() -> None:
+    X, y = make_table(3, missing=False)
+    native = ensemble.RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y > 0)
+    forest = read_model(native, threshold=0.3).forest
+    found = probabilities_of(forest, native_margins(forest, X))
+    np.testing.assert_allclose(found[:, 0], native.predict_proba(X)[:, 1], rtol=0, atol=1e-12)
+
+
+def test_separate_sigmoids_saturate_without_a_warning() -> None:
+    X, y = make_table(3, missing=False)
+    native = lightgbm.LGBMClassifier(n_estimators=2, n_jobs=1, verbose=-1, objective="multiclassova").fit(X, y)
+    margins = np.array([[0.0, 1e4, -1e4]])
+    assert probabilities_of(read_model(native).forest, margins).tolist() == [[0.5, 1.0, 0.0]]

@@ -1,16 +1,18 @@
-"""The scikit-learn reader against scikit-learn itself: margins bit for bit, classes exactly."""
+"""The scikit-learn reader against scikit-learn itself: margins, classes, thresholds, and what is refused."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.model import exact
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.model.rules import SplitKind
-from pine_boost.parsers.sklearn.read import read_sklearn
+from pine_boost.parsers.sklearn.read import read_isolation_forest, read_sklearn
 from tests.support.grids import edge_rows
 
 pytest.importorskip("sklearn")
@@ -21,12 +23,22 @@ from scipy.sparse import csr_matrix
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
     AdaBoostClassifier,
+    BaggingClassifier,
     ExtraTreesClassifier,
+    ExtraTreesRegressor,
     GradientBoostingClassifier,
+    GradientBoostingRegressor,
     HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    IsolationForest,
     RandomForestClassifier,
+    RandomForestRegressor,
 )
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
 
 from tests.support.sklearn_models import CASES, decide, expected_values, fitted, native_values, probe_rows, table
@@ -192,3 +204,232 @@ def test_random_models(kind: str, seed: int, n_trees: int, depth: int, n_classes
         values = expected_values(native, model.forest, margins)
         assert np.array_equal(values, native_values(native, model.kind, rows))
         assert np.array_equal(labels, native.predict(rows))
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "exponential"])
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.83])
+def test_probability_threshold_of_gradient_boosting(loss: str, threshold: float) -> None:
+    X, y = table(2, "")
+    native = GradientBoostingClassifier(n_estimators=6, learning_rate=0.5, loss=loss, random_state=0).fit(X, y)
+    forest = read_sklearn(native, threshold=threshold).forest
+    margins = native_margins(forest, X)[:, 0]
+    assert np.array_equal(margins, native.decision_function(X))
+    assert forest.decision.thresholds == (threshold,)
+    clear = np.abs(margins - forest.decision.cuts[0]) > forest.decision.guard
+    above = native.predict_proba(X)[:, 1] > threshold
+    assert clear.sum() > 200
+    assert 0 < above.sum() < len(X)
+    assert np.array_equal(above[clear], margins[clear] > forest.decision.cuts[0])
+
+
+def test_guard_covers_the_sigmoid_next_to_the_cut() -> None:
+    X, y = table(2, "")
+    for threshold in (0.01, 0.3, 0.9):
+        native = HistGradientBoostingClassifier(max_iter=1).fit(X, y)
+        decision = read_sklearn(native, threshold=threshold).forest.decision
+        margin = decision.cuts[0] + decision.guard * np.array([-1.0, 1.0])
+        native._predictors = []
+        for side, expected in zip(margin, [False, True], strict=True):
+            native._baseline_prediction = np.array([[side]])
+            assert (native.predict_proba(X[:1])[0, 1] > threshold) is np.bool_(expected)
+
+
+def test_several_thresholds_are_ordered_bands() -> None:
+    X, y = table(2, "")
+    native = HistGradientBoostingClassifier(max_iter=5).fit(X, y)
+    forest = read_sklearn(native, threshold=[0.2, 0.7]).forest
+    assert forest.decision.thresholds == (0.2, 0.7)
+    assert forest.classes == (0, 1, 2)
+    bands = np.searchsorted(forest.decision.cuts, native_margins(forest, X)[:, 0])
+    native_bands = np.searchsorted([0.2, 0.7], native.predict_proba(X)[:, 1])
+    assert np.array_equal(bands, native_bands)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.25, 0.3])
+@pytest.mark.parametrize("name", ["forest", "forest of pure leaves", "tree"])
+def test_probability_threshold_of_a_forest(name: str, threshold: float) -> None:
+    native = fitted(name, 2)
+    model = read_sklearn(native, threshold=threshold)
+    forest = model.forest
+    assert forest.n_outputs == 1
+    codes, raw = probe_rows(model, name, 2)
+    margins = native_margins(forest, codes)[:, 0]
+    above = native.predict_proba(raw)[:, 1] > threshold
+    clear = np.abs(margins) > exact.summation_band(forest) + forest.decision.guard
+    if exact.is_exact(forest):
+        clear[:] = True  # a tie is a tie
+    assert clear.mean() > 0.9
+    assert np.array_equal(above[clear], margins[clear] > 0)
+
+
+@pytest.mark.parametrize(
+    "native",
+    [
+        RandomForestRegressor(5, max_depth=4, random_state=0),
+        ExtraTreesRegressor(5, max_depth=4, random_state=0),
+        DecisionTreeRegressor(max_depth=4, random_state=0),
+        GradientBoostingRegressor(n_estimators=5, random_state=0),
+        GradientBoostingRegressor(n_estimators=5, loss="huber", random_state=0),
+        HistGradientBoostingRegressor(max_iter=5, random_state=0),
+    ],
+    ids=lambda native: type(native).__name__,
+)
+def test_regressors_need_a_threshold(native: Any) -> None:
+    X, y = table(3, "")
+    target = X[:, 0] * 2 + y
+    native.fit(X, target)
+    forest = read_sklearn(native, threshold=0.7).forest
+    margins = native_margins(forest, X)[:, 0]
+    above = native.predict(X) > 0.7
+    assert 0 < above.sum() < len(X)
+    assert forest.classes == (0, 1)
+    assert np.array_equal(above, margins > forest.decision.cuts[0])
+
+
+@pytest.mark.parametrize("max_features", [1.0, 0.5])
+@pytest.mark.parametrize("contamination", ["auto", 0.1])
+def test_isolation_forest(max_features: float, contamination: Any) -> None:
+    X, _ = table(2, "")
+    native = IsolationForest(
+        n_estimators=12, max_features=max_features, contamination=contamination, random_state=0
+    ).fit(X)
+    forest = read_isolation_forest(native)
+    rows = np.vstack([X, edge_rows(forest, X, limit=60)])
+    rows = np.where(np.isnan(rows), 0.0, rows)
+    margins = native_margins(forest, rows)[:, 0]
+    from sklearn.ensemble._iforest import _average_path_length
+
+    denominator = 12 * _average_path_length([native._max_samples])
+    assert np.array_equal(-(2 ** (-margins / denominator)), native.score_samples(rows))
+    cut, guard = forest.decision.cuts[0], forest.decision.guard
+    clear = np.abs(margins - cut) > guard
+    labels = np.where(margins >= cut, 1, -1)
+    assert np.array_equal(labels[clear], native.predict(rows)[clear])
+    assert set(labels) == {-1, 1}
+
+
+X, Y = table(3, "")
+BINARY = (Y > 0).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("native", "message"),
+    [
+        (
+            make_pipeline(StandardScaler(), RandomForestClassifier(2)).fit(X, Y),
+            r"named_steps\['randomforestclassifier'\].*pipeline\[:-1\]",
+        ),
+        (LogisticRegression().fit(X, Y), "LogisticRegression is not supported; accepted"),
+        (BaggingClassifier(n_estimators=2).fit(X, Y), "BaggingClassifier is not supported"),
+        (GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2).fit(X, Y), "best_estimator_"),
+        (IsolationForest(n_estimators=2).fit(X), "read_isolation_forest"),
+        (RandomForestRegressor(2).fit(X, X[:, 0]), "pass threshold="),
+        (
+            RandomForestClassifier(2).fit(X, np.column_stack([Y, BINARY])),
+            "2 outputs is not supported; fit one model per output",
+        ),
+        (DecisionTreeClassifier().fit(X, np.zeros(len(X))), "single class"),
+        (
+            GradientBoostingClassifier(n_estimators=2, init=LogisticRegression()).fit(X, Y),
+            "init=LogisticRegression.*init='zero'",
+        ),
+        (
+            AdaBoostClassifier(LogisticRegression(), n_estimators=2).fit(X, Y),
+            "LogisticRegression was found inside AdaBoostClassifier",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_unsupported(native: Any, message: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=message):
+        read_sklearn(native)
+
+
+@pytest.mark.parametrize(
+    "native",
+    [
+        RandomForestClassifier(),
+        DecisionTreeClassifier(),
+        GradientBoostingClassifier(),
+        HistGradientBoostingClassifier(),
+        AdaBoostClassifier(),
+    ],
+    ids=lambda native: type(native).__name__,
+)
+def test_not_fitted(native: Any) -> None:
+    with pytest.raises(InvalidInputError, match="not fitted"):
+        read_sklearn(native)
+    with pytest.raises(InvalidInputError, match="not fitted"):
+        read_isolation_forest(IsolationForest())
+
+
+@pytest.mark.parametrize(
+    ("threshold", "message"),
+    [
+        (0.0, "strictly between 0 and 1"),
+        (1.0, "strictly between 0 and 1"),
+        (-3, "strictly between 0 and 1"),
+        (float("nan"), "finite"),
+        ("half", "finite number or a list"),
+        ([], "finite number or a list"),
+        ([0.3, 0.3], "strictly ascending"),
+        ([[0.3]], "finite number or a list"),
+    ],
+)
+def test_bad_thresholds(threshold: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        read_sklearn(fitted("gradient", 2), threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_classes", "threshold", "message"),
+    [
+        ("gradient", 3, 0.4, "per-class thresholds are not supported"),
+        ("forest", 3, 0.4, "per-class thresholds are not supported"),
+        ("adaboost", 2, 0.4, "sum of the estimator weights"),
+        ("forest", 2, [0.2, 0.4], "only one threshold"),
+    ],
+)
+def test_thresholds_that_cannot_be_kept(name: str, n_classes: int, threshold: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        read_sklearn(fitted(name, n_classes), threshold=threshold)
+
+
+def test_none_as_category_is_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    column = np.array(["a", "b", None] * 40, dtype=object)
+    frame = pandas.DataFrame({"x": np.arange(120.0), "word": pandas.Series(column, dtype=object)})
+    native = HistGradientBoostingClassifier(max_iter=2, categorical_features=["word"])
+    native.fit(frame, np.arange(120) % 2)
+    known = native._preprocessor.named_transformers_["encoder"].categories_[0]
+    assert known[-1] is None
+    with pytest.raises(UnsupportedModelError, match="refit with NaN"):
+        read_sklearn(native)
+
+
+def test_damaged_leaves_are_refused() -> None:
+    native = RandomForestClassifier(2, max_depth=2).fit(X, Y)
+    native.estimators_[0].tree_.value[:] = np.nan
+    with pytest.raises(MalformedModelError, match="not finite"):
+        read_sklearn(native)
+
+
+def test_subclass_of_a_supported_estimator_is_read() -> None:
+    class Mine(RandomForestClassifier):
+        """A user's own class."""
+
+    model = read_sklearn(Mine(3, random_state=0).fit(X, Y))
+    assert model.kind == "sklearn.RandomForestClassifier"
+    assert model.forest.n_trees == 3
+
+
+def test_isolation_forest_of_another_kind() -> None:
+    with pytest.raises(UnsupportedModelError, match="only IsolationForest"):
+        read_isolation_forest(fitted("forest", 2))
+
+
+def test_old_scikit_learn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = fitted("forest", 2)
+    monkeypatch.setattr("sklearn.__version__", "1.5.2")
+    with pytest.raises(UnsupportedModelError, match=r"1\.5\.2 .* Use scikit-learn 1\.6"):
+        read_sklearn(native)

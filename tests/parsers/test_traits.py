@@ -1,10 +1,11 @@
-"""The table of libraries: what `describe` tells apart, and who else may ask for a library."""
+"""The table of libraries: what it tells apart, who else may ask for a library; thresholds mean the same in all."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import pine_boost
-from pine_boost.errors import UnsupportedModelError
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.native.predict import load_native, original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import LIBRARIES, Traits, describe, traits_of
@@ -140,3 +141,56 @@ def test_the_page_about_another_library_names_every_field() -> None:
     table = [line for line in page.read_text().splitlines() if line.startswith("    | `")]
     named = {name for line in table for name in re.findall(r"`(\w+)`", line.split("|")[1])}
     assert named == {field.name for field in fields(Traits)}
+
+
+CLASSIFIERS = ("xgboost", "lightgbm", "gradient", "histogram")
+
+
+@cache
+def _classifier(name: str) -> Any:
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model = {
+        "xgboost": xgboost.XGBClassifier(n_estimators=3, n_jobs=1),
+        "lightgbm": lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1),
+        "gradient": ensemble.GradientBoostingClassifier(n_estimators=3),
+        "histogram": ensemble.HistGradientBoostingClassifier(max_iter=3),
+    }[name]
+    return model.fit(X, (X[:, 0] > 0).astype(int))
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize(
+    ("threshold", "message"),
+    [
+        ([0.7, 0.3], "ascend"),
+        ([0.3, 0.3], "strictly ascending"),
+        (0.0, "strictly between 0 and 1"),
+        ([0.2, 1.0], "strictly between 0 and 1"),
+        (float("nan"), "finite"),
+        (float("inf"), "finite"),
+        ([], "finite number or a list"),
+        ([[0.3]], "finite number or a list"),
+        (True, "finite number or a list"),
+        ([0.3, True], "finite number or a list"),
+        ("0.5", "finite number or a list"),
+        ("half", "finite number or a list"),
+        ({"a": 1}, "finite number or a list"),
+        (0.5 + 0j, "finite number or a list"),
+    ],
+)
+def test_bad_thresholds_are_refused_by_all(name: str, threshold: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        read_model(_classifier(name), threshold=threshold)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("threshold", [0.25, np.float32(0.25), np.array(0.25), [0.25], (0.25,), np.array([0.25])])
+def test_one_threshold_in_any_form(name: str, threshold: Any) -> None:
+    assert read_model(_classifier(name), threshold=threshold).forest.decision.thresholds == (0.25,)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_several_thresholds_make_bands(name: str) -> None:
+    forest = read_model(_classifier(name), threshold=[0.25, 0.5, 0.75]).forest
+    assert forest.decision.thresholds == (0.25, 0.5, 0.75)
+    assert forest.classes == (0, 1, 2, 3)

@@ -1,21 +1,31 @@
-"""XGBoost reader: margins bit for bit and classes exactly as the native library gives them."""
+"""XGBoost reader: margins bit for bit and classes exactly as the native library gives them; what is refused by name."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pine_boost.errors import UnsupportedModelError
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.exporters import export
 from pine_boost.model.exact import SOFTMAX_GUARD_FLOAT32, summation_band
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.parsers import read_model
-from tests.support.grids import edge_rows
+from pine_boost.parsers.xgboost.document import XGBoostDocument
+from pine_boost.parsers.xgboost.intercept import constant_document
+from pine_boost.parsers.xgboost.read import read_xgboost
+from pine_boost.parsers.xgboost.trees import Trees
+from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
+from pine_boost.parsers.xgboost.write import write_document
+from tests.support.grids import edge_rows, grid_forest, integer_margins
 
 xgboost = pytest.importorskip("xgboost")
 
-from tests.support.xgboost_models import BOOSTERS, booster_margins, categorical_booster, make_labels, make_rows, train  # noqa: E402  (needs xgboost)
+from tests.support.xgboost_models import BOOSTERS, booster_margins, categorical_booster, make_labels, make_rows, train  # noqa: E402
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
@@ -307,3 +317,312 @@ def test_category_names_that_xgboost_stores_cut_are_refused():
     classifier.fit(table, [0, 1, 0, 1] * 20)
     with pytest.raises(UnsupportedModelError, match="ASCII"):
         read_model(classifier)
+
+
+def test_probability_thresholds_become_margins():
+    booster = train(objective="binary:logistic")
+    decision = read_model(booster, threshold=0.3).forest.decision
+    assert decision.cuts[0] == pytest.approx(np.log(0.3 / 0.7), rel=1e-14)
+    assert decision.thresholds == (0.3,)
+    rows = make_rows(seed=8)
+    margins = booster_margins(booster, rows)[:, 0].astype(float)
+    probabilities = booster.predict(xgboost.DMatrix(rows))
+    clear = np.abs(margins - decision.cuts[0]) > decision.guard
+    assert clear.mean() > 0.99
+    np.testing.assert_array_equal((margins > decision.cuts[0])[clear], (probabilities > 0.3)[clear])
+    bands = read_model(booster, threshold=[0.2, 0.5, 0.8]).forest
+    assert len(bands.decision.cuts) == 3
+    assert bands.classes == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0, -1, 2, float("nan"), [0.5, 0.2], [], "half"])
+def test_thresholds_that_make_no_sense_are_refused(threshold):
+    with pytest.raises(InvalidInputError, match="threshold"):
+        read_model(train(rounds=1, objective="binary:logistic"), threshold=threshold)
+
+
+def test_thresholds_that_do_not_fit_the_objective_are_refused():
+    with pytest.raises(InvalidInputError, match="Per-class"):
+        read_model(train(rounds=1, **BOOSTERS["softprob"]), threshold=0.5)
+    with pytest.raises(InvalidInputError, match="hinge"):
+        read_model(train(rounds=1, **BOOSTERS["hinge"]), threshold=0.5)
+
+
+def test_refused_by_name():
+    rows = make_rows(n_features=3)
+    labels = make_labels(rows, 3)
+    linear = xgboost.train(
+        {"booster": "gblinear", "objective": "binary:logistic", "nthread": 1},
+        xgboost.DMatrix(np.nan_to_num(rows), labels > 0),
+        1,
+    )
+    with pytest.raises(UnsupportedModelError, match="gblinear"):
+        read_model(linear)
+    vector = train(
+        rounds=2, objective="multi:softprob", n_classes=3, tree_method="hist", multi_strategy="multi_output_tree"
+    )
+    with pytest.raises(UnsupportedModelError, match="vector leaves"):
+        read_model(vector)
+    several = xgboost.XGBRegressor(n_estimators=2, n_jobs=1).fit(rows, np.c_[labels, labels])
+    with pytest.raises(UnsupportedModelError, match="several targets"):
+        read_model(several, threshold=0.5)
+    with pytest.raises(UnsupportedModelError, match="XGBRegressor"):
+        read_model(xgboost.XGBRegressor(n_estimators=2, n_jobs=1).fit(rows, labels))
+    with pytest.raises(InvalidInputError, match="not fitted"):
+        read_model(xgboost.XGBClassifier())
+    two = xgboost.XGBClassifier(n_estimators=2, n_jobs=1, objective="multi:softprob", num_class=2)
+    with pytest.raises(UnsupportedModelError, match="refit"):
+        read_model(two.fit(rows, labels > 0))
+
+
+def test_regressor_with_a_threshold():
+    rows = make_rows()
+    regressor = xgboost.XGBRegressor(n_estimators=6, n_jobs=1).fit(rows, make_labels(rows, 5))
+    model = read_xgboost(regressor, threshold=2.0)
+    assert model.kind == "xgboost.XGBRegressor"
+    native = regressor.predict(rows)
+    np.testing.assert_array_equal(native_margins(model.forest, rows)[:, 0], native)
+
+
+def test_vector_leaves_of_3_0_are_refused_by_name():
+    """There the trees have neither loss_changes nor sum_hessian."""
+    document = json.loads(train(**BOOSTERS["logistic"]).save_raw("json"))
+    for tree in document["learner"]["gradient_booster"]["model"]["trees"]:
+        tree["tree_param"]["size_leaf_vector"] = "3"
+        del tree["loss_changes"], tree["sum_hessian"]
+    with pytest.raises(UnsupportedModelError, match="vector leaves"):
+        read_model(json.dumps(document).encode())
+
+
+def _stumps(leaves, weights=None, base_score="5E-1"):
+    """A Booster whose trees split on feature 0 at 0.5 into the two given leaves each."""
+    learner = train(rounds=1, objective="binary:logistic", max_depth=1).save_raw("json")
+    document = json.loads(learner)
+    learner = document["learner"]
+    learner["learner_model_param"]["base_score"] = base_score
+    model = learner["gradient_booster"]["model"]
+    (given,) = model["trees"]
+    trees = []
+    for number, (left, right) in enumerate(leaves):
+        tree = {**given, "id": number, "split_indices": [0, 0, 0]}
+        tree["split_conditions"], tree["base_weights"] = [0.5, left, right], [0.0, left, right]
+        trees.append(tree)
+    model["trees"], model["tree_info"] = trees, [0] * len(trees)
+    model["gbtree_model_param"]["num_trees"] = str(len(trees))
+    model["iteration_indptr"] = list(range(len(trees) + 1))
+    if weights is not None:
+        learner["gradient_booster"] = {
+            "name": "dart",
+            "gbtree": {"name": "gbtree", "model": model},
+            "weight_drop": weights,
+        }
+    return xgboost.Booster(model_file=bytearray(json.dumps(document).encode()))
+
+
+def _both_sides(booster):
+    rows = np.full((2, booster.num_features()), np.nan, dtype=np.float32)
+    rows[:, 0] = 0, 1
+    return rows, booster.predict(xgboost.DMatrix(rows), output_margin=True)
+
+
+@pytest.mark.parametrize("leaves", [[(1.0, 3e38)] * 2 + [(1.0, -3e38)] * 3, [(1.0, 1e38), (1.0, -1e38)]])
+def test_sums_beyond_float32_are_refused(leaves):
+    """The first is infinite where the exact sum is finite; the second is in some other order."""
+    booster = _stumps(leaves)
+    if len(leaves) == 5:
+        assert np.isinf(_both_sides(booster)[1][1])
+    for source in (booster, bytes(booster.save_raw("json"))):
+        with pytest.raises(UnsupportedModelError, match="overflow; accepted are sums below"):
+            read_model(source)
+
+
+def test_dart_leaves_that_overflow_before_their_weight_are_refused():
+    with pytest.raises(UnsupportedModelError, match="overflow"):
+        read_model(_stumps([(1.0, 3e38)] * 2, weights=[1e-38, 1e-38]))
+    with pytest.raises(UnsupportedModelError, match="overflow"):
+        read_model(_stumps([(1.0, 1e38)] * 2, weights=[1.0, 1.0]))
+
+
+def test_large_sums_within_float32_are_read_exactly():
+    booster = _stumps([(1.0, 8e37), (-3.0, 8e37)])
+    rows, margins = _both_sides(booster)
+    assert np.all(np.isfinite(margins))
+    np.testing.assert_array_equal(native_margins(read_model(booster).forest, rows)[:, 0], margins)
+
+
+N_FEATURES = 3
+THRESHOLDS = [0.0, -0.0, 0.1, -1.5, 1e-45, -1e-40, 3.4e38, 16777216.0, 0.30000001192092896]
+leaves = st.floats(-8, 8, width=32)
+thresholds = st.one_of(st.sampled_from(THRESHOLDS), st.floats(-3, 3, width=32))
+
+
+def _grow(draw):
+    """One tree: a leaf, some leaf split, and so on; columns of the nodes and their sets."""
+    left, feature, condition, default, categorical = [-1], [0], [draw(leaves)], [0], [0]
+    sets = [[]]
+    for _ in range(draw(st.integers(0, 5))):
+        open_leaves = [i for i, child in enumerate(left) if child < 0]
+        node = draw(st.sampled_from(open_leaves))
+        left[node] = len(left)
+        feature[node] = draw(st.integers(0, N_FEATURES - 1))
+        default[node] = draw(st.integers(0, 1))
+        # the last feature is categorical, the others numeric
+        categorical[node] = int(feature[node] == N_FEATURES - 1)
+        if categorical[node]:
+            sets[node] = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=5)))
+        condition[node] = draw(thresholds)
+        for _ in range(2):
+            left.append(-1)
+            feature.append(0)
+            condition.append(draw(leaves))
+            default.append(0)
+            categorical.append(0)
+            sets.append([])
+    return (left, feature, condition, default, categorical), sets
+
+
+@st.composite
+def forests(draw, n_trees):
+    """The trees of a document, grown by splitting random leaves."""
+    grown = [_grow(draw) for _ in range(n_trees)]
+    sizes = [len(table[0]) for table, _ in grown]
+    categories = [codes for _, sets in grown for codes in sets]
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    left, feature, condition, default, categorical = (
+        np.concatenate([np.array(table[k]) for table, _ in grown]) for k in range(5)
+    )
+    left = np.where(left < 0, -1, left + np.repeat(offset[:-1], sizes))
+    numbers = condition.astype(np.float32)
+    return Trees(
+        offset=offset,
+        left=left,
+        right=np.where(left < 0, -1, left + 1),
+        split_index=feature,
+        condition=numbers,
+        default_left=default == 1,
+        is_categorical=categorical == 1,
+        base_weight=numbers,
+        loss_change=np.zeros_like(numbers),
+        sum_hessian=np.zeros_like(numbers),
+        category_offset=np.concatenate([[0], np.cumsum([len(s) for s in categories])]),
+        category=np.array([c for s in categories for c in s], dtype=np.int64),
+    )
+
+
+@st.composite
+def documents(draw):
+    """A document of one to four random trees."""
+    n_outputs = draw(st.sampled_from([1, 3]))
+    n_trees = draw(st.integers(1, 4))
+    trees = draw(forests(n_trees))
+    output = draw(st.lists(st.integers(0, n_outputs - 1), min_size=n_trees, max_size=n_trees))
+    objective = {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}}
+    score = draw(st.floats(np.float32(0.01), np.float32(0.99), width=32))
+    if n_outputs == 3:
+        objective = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": "3"}}
+    return XGBoostDocument(
+        file_format=draw(st.sampled_from(["json", "ubj"])),
+        version=(3, 2, 0),
+        objective=objective,
+        base_score=(score,),
+        n_classes=0 if n_outputs == 1 else 3,
+        n_features=N_FEATURES,
+        trees=trees,
+        tree_output=np.array(output),
+        round_offset=np.array([0, n_trees]),
+        n_parallel=1,
+        weight_drop=None,
+        feature_names=("a", "größe", "c d"),
+        feature_types=("float", "float", "c"),
+        attributes={},
+        cats=None,
+        boost_from_average="1",
+        leaf_vector_size=1,
+    )
+
+
+def margins_of(booster, rows):
+    data = xgboost.DMatrix(rows, nthread=1, feature_names=booster.feature_names, feature_types=["float", "float", "c"])
+    return booster.predict(data, output_margin=True).reshape(len(rows), -1)
+
+
+@settings(max_examples=120, deadline=None)
+@given(documents(), st.integers(0, 2**32 - 1))
+def test_random_model_reads_and_exports_exactly(document, seed):
+    random = np.random.default_rng(seed)
+    contents = write_document(document, document.file_format)
+    booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
+    rows = random.normal(size=(20, N_FEATURES))
+    rows[:, 2] = random.integers(0, 45, len(rows))
+    model = read_model(contents)
+    probe = edge_rows(model.forest, rows, limit=12, seed=seed)
+    np.testing.assert_array_equal(native_margins(model.forest, probe), margins_of(booster, probe))
+    weights = random.choice([0.0, 0.5, 1.0, -1.25], model.forest.n_trees)
+    pruned = grid_forest(model.forest, weights)
+    exported = xgboost.Booster({"nthread": 1}, model_file=bytearray(export(model, pruned)))
+    expected = np.ldexp(integer_margins(pruned, probe).astype(float), -pruned.grid)
+    np.testing.assert_array_equal(margins_of(exported, probe), expected.astype(np.float32))
+
+
+@settings(max_examples=60, deadline=None)
+@given(documents())
+def test_rewriting_a_document_changes_no_byte(document):
+    contents = write_document(document, document.file_format)
+    again = read_model(contents).document
+    assert write_document(again, document.file_format) == contents
+
+
+def test_a_chain_of_depth_two_hundred():
+    depth = 200
+    n_nodes = 2 * depth + 1
+    inner = np.arange(n_nodes) % 2 == 0
+    inner[-1] = False
+    left = np.where(inner, np.arange(n_nodes) + 1, -1)
+    right = np.where(inner, np.arange(n_nodes) + 2, -1)
+    numbers = np.linspace(-1, 1, n_nodes).astype(np.float32)
+    document = constant_document({"name": "binary:hinge"}, 0.0)
+    trees = Trees(
+        offset=np.array([0, n_nodes]),
+        left=left,
+        right=right,
+        split_index=np.zeros(n_nodes, dtype=np.int64),
+        condition=numbers,
+        default_left=np.ones(n_nodes, dtype=bool),
+        is_categorical=np.zeros(n_nodes, dtype=bool),
+        base_weight=numbers,
+        loss_change=numbers * 0,
+        sum_hessian=numbers * 0,
+        category_offset=np.zeros(n_nodes + 1, dtype=np.int64),
+        category=np.zeros(0, dtype=np.int64),
+    )
+    contents = write_document(replace(document, trees=trees), "ubj")
+    model = read_model(contents)
+    rows = edge_rows(model.forest, np.zeros((1, 1)), limit=2000)
+    booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
+    native = booster.predict(xgboost.DMatrix(rows), output_margin=True)
+    np.testing.assert_array_equal(native_margins(model.forest, rows)[:, 0], native)
+    assert len(np.unique(native)) == depth + 1
+
+
+values = st.recursive(
+    st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(st.characters(exclude_categories=["Cs"]), max_size=8)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text("abc", max_size=4), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(values)
+def test_ubjson_round_trip(value):
+    assert read_ubjson(write_ubjson(value)) == value
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "i8", "f4", "f8"])
+def test_ubjson_typed_arrays_keep_their_type(dtype):
+    array = np.array([0, 1, 100], dtype=dtype)
+    again = read_ubjson(write_ubjson({"a": array, "b": array[:0]}))
+    assert again["a"].dtype == array.dtype
+    assert again["b"].dtype == array.dtype
+    np.testing.assert_array_equal(again["a"], array)

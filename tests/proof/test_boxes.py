@@ -1,23 +1,45 @@
-"""Boxes against the naive enumerator and against CP-SAT, on random small games of every kind."""
+"""Boxes and enumeration against the naive enumerator and CP-SAT; larger regions for hard scores."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pine_boost.budget import Budget
+from pine_boost import prune_booster, verify
+from pine_boost.budget import Budget, Effort, OutOfEffort
 from pine_boost.model.forest import PrunedForest
+from pine_boost.parsers import read_model
+from pine_boost.proof import enumeration
 from pine_boost.proof.boxes import branch_and_bound as boxes
 from pine_boost.proof.boxes.branch_and_bound import BoxSearch, prove_boxes
+from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.solver import FIRST
+from pine_boost.proof.enclosures import enclosures
+from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
+from pine_boost.proof.problem import build_problem
 from pine_boost.proof.question import Answer
+from pine_boost.proof.two_proofs import first_proof, second_proof
+from pine_boost.region.fitting import every_input
+from pine_boost.region.isolation_forest import enclosing as module
+from pine_boost.region.isolation_forest.enclosing import cut_trees, enclosing
+from pine_boost.region.score_tables import RegionTables
+from pine_boost.search.algorithm import Known
+from pine_boost.search.driver import search_regions
+from pine_boost.search.search_state import SearchOptions
+from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
+from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.naive import Case, broken_rows, in_region, random_case, random_pruned
+from tests.support.scores import fit_isolation_forest
 from tests.support.solver_settings import FOREVER
 
 pytest.importorskip("sklearn")  # isolation forests
+pytest.importorskip("sklearn")
+
+
 KINDS = ("same", "reweighted", "planted")
 
 
@@ -195,3 +217,220 @@ def test_an_empty_region_is_proved_at_once() -> None:
     for question in problem.questions:
         proof = prove_boxes(problem, pruned, question, max_boxes=1, budget=FOREVER)
         assert proof.answer is Answer.PROVED
+
+
+def test_both_ways_agree_with_the_naive_enumerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enumeration, "_CHUNK", 50)
+    n_broken = n_questions = 0
+    for seed in range(120):
+        case = random_case(seed)
+        problem = case.problem
+        pruned = random_pruned(np.random.default_rng(seed), problem, KINDS[seed % 5 % 3])
+        broken = broken_rows(case, pruned)
+        listing = list_region(problem, FOREVER)
+        assert listing is not None
+        for proofs in (prove_listed(problem, pruned, listing), prove_walked(problem, pruned, FOREVER)):
+            assert [proof.question for proof in proofs] == list(problem.questions)
+            for proof in proofs:
+                column = broken[:, proof.question.index]
+                assert (proof.answer is Answer.FOUND) == column.any()
+                if proof.states is not None:
+                    row = np.flatnonzero((case.rows == proof.states).all(axis=1))
+                    assert column[row].all()
+                    assert len(row) == 1
+        n_broken += int(broken.any(axis=0).sum())
+        n_questions += len(problem.questions)
+    assert 0.05 * n_questions < n_broken < 0.95 * n_questions  # both answers were put to the test
+
+
+def test_few_leaves_many_inputs_and_late_budgets_have_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_case(3).problem
+    assert Prover(problem).listing(FOREVER) is None
+    assert list_region(problem, FOREVER) is not None
+    assert list_region(problem, Budget.of(-1.0)) is None
+    late = prove_walked(problem, random_pruned(np.random.default_rng(0), problem, "same"), Budget.of(-1.0))
+    assert {proof.answer for proof in late} == {Answer.UNKNOWN}
+    for name in ("_MOST_ROWS", "_MOST_CELLS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(enumeration, name, 1)
+            assert list_region(problem, FOREVER) is None
+
+
+def test_the_two_proofs_use_it_and_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prover_module, "_FEWEST_LEAVES", 0)
+    problem = random_case(3).problem
+    pruned = random_pruned(np.random.default_rng(0), problem, "same")
+    prover = Prover(problem)
+    assert {p.method for p in first_proof(prover, pruned, FOREVER)} == {"enumeration"}
+    assert {p.method for p in second_proof(prover, pruned, FOREVER)} == {"enumeration-by-walks"}
+
+
+@pytest.mark.parametrize("indifference", [0.0, 0.05])
+def test_a_large_model_over_few_states_is_proved_at_once(indifference: float, tmp_path: Path) -> None:
+    """100 trees of depth 6 over nine yes-or-no features, one of them with gaps."""
+    xgboost = pytest.importorskip("xgboost")
+    random = np.random.default_rng(0)
+    X = random.integers(0, 2, size=(1500, 9)).astype(float)
+    y = X[:, 0] + X[:, 1] * X[:, 2] + X[:, 3] * (1 - X[:, 4]) + random.normal(0, 0.8, 1500) > 1.2
+    X[random.random(1500) < 0.1, 8] = np.nan
+    model = xgboost.XGBClassifier(n_estimators=100, n_jobs=1).fit(X[:700], y[:700].astype(int))
+    result = prune_booster(model, X[:700], X[700:], alpha=0.1, indifference=indifference, objective="l1", verbose=False)
+    certificate = result.certificate
+    assert certificate.trees_after < 80
+    assert {p.method for p in certificate.proofs} == {"enumeration", "enumeration-by-walks"}
+    everything = np.stack(np.meshgrid(*[[0.0, 1.0, np.nan]] * 9, indexing="ij"), axis=-1).reshape(-1, 9)
+    same = model.predict(everything) == result.model.predict(everything)
+    assert same[result.region.contains(everything, model=model)].all()
+    assert not same.all()
+    model.save_model(tmp_path / "original.json")
+    folder = result.save(tmp_path / "pruned", report=False)
+    files = [folder / name for name in ("model.json", "region.json", "certificate.json")]
+    verdict = verify(tmp_path / "original.json", *files)
+    assert (verdict.agrees, verdict.proved_twice) == (True, True)
+    if indifference:
+        assert verdict.serving_proved is (None if certificate.serving is None else True)
+
+
+def test_columns_that_no_tree_splits_on_cost_nothing() -> None:
+    """More columns than numpy has axes: 80, of which two are split on."""
+    xgboost = pytest.importorskip("xgboost")
+    X = np.zeros((200, 80))
+    X[:, [3, 71]] = np.random.default_rng(0).integers(0, 3, size=(200, 2))
+    y = (X[:, 3] > X[:, 71]).astype(int)
+    model = xgboost.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1).fit(X, y)
+    forest = read_model(model).forest
+    region = every_input(forest, None, 0.0)
+    problem = build_problem(forest, region.space, region.tables)
+    listing = list_region(problem, FOREVER)
+    assert listing is not None
+    used = region.space.n_states[[3, 71]]
+    assert listing.states.shape == (used.prod(), 80)
+    assert len(np.unique(listing.states[:, [3, 71]], axis=0)) == used.prod()
+    pruned = random_pruned(np.random.default_rng(0), problem, "planted")
+    listed = prove_listed(problem, pruned, listing)
+    walked = prove_walked(problem, pruned, FOREVER)
+    assert [proof.answer for proof in listed] == [proof.answer for proof in walked]
+
+
+def test_many_classes_have_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row is held once for every question, so these count as trees do."""
+    cases = (random_case(seed).problem for seed in range(8, 60))
+    problem = next(p for p in cases if len(p.questions) > p.forest.n_trees)
+    listing = list_region(problem, FOREVER)
+    assert listing is not None
+    cells = len(listing.states) * len(problem.questions)
+    monkeypatch.setattr(enumeration, "_MOST_CELLS", cells)
+    assert list_region(problem, FOREVER) is not None
+    monkeypatch.setattr(enumeration, "_MOST_CELLS", cells - 1)
+    assert list_region(problem, FOREVER) is None
+
+
+@pytest.fixture(autouse=True)
+def _shallow_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small isolation trees are cut too."""
+    monkeypatch.setattr(module, "DEPTHS", (1, 2))
+
+
+def _problem(seed: int, **options: object) -> Small:
+    return small_problem(seed, MANNERS[seed % 4], score="isolation-forest", leaf_grid=None, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cut_trees_never_cost_more(seed: int) -> None:
+    """Exactly the least of the leaves below: a cut may neither exclude nor forget a point."""
+    small = _problem(seed)
+    score = small.problem.region.score
+    assert score is not None
+    assert score.trees is not None
+    whole = score.trees.cost[score.trees.trees.leaves(small.everything)]
+    for depth in range(score.trees.trees.depth + 2):
+        short = cut_trees(score.trees, depth)
+        cut = short.cost[short.trees.leaves(small.everything)]
+        assert (cut <= whole).all()
+        assert short.trees.depth == min(depth, score.trees.trees.depth)
+        if depth >= score.trees.trees.depth:
+            assert np.array_equal(cut, whole)
+        for tree in range(short.trees.n_trees):
+            leaves = short.trees.leaves(small.everything)[:, tree]
+            for leaf in np.unique(leaves):  # the bound is met by some state that reaches the leaf
+                assert whole[leaves == leaf, tree].min() == short.cost[leaf]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_enclosures_contain_the_region(seed: int) -> None:
+    small = _problem(seed, with_domain=bool(seed % 2))
+    problem, everything = small.problem, small.everything
+    stages = enclosures(problem)
+    assert len(stages) >= 2
+    inside = small.inside.copy()
+    for stage in reversed(stages):  # from the region outwards
+        merged = stage.outward(everything)
+        contains = stage.problem.region.contains(merged)
+        assert (contains | ~inside).all()
+        inside = contains
+        leaves = problem.trees.leaves(everything)
+        assert np.array_equal(stage.problem.trees.leaves(merged), leaves)
+        distinct = np.unique(merged, axis=0)
+        assert np.array_equal(stage.outward(stage.inward(distinct)), distinct)
+        assert (stage.problem.space.n_states <= problem.space.n_states).all()
+        # a state that stands for several is a real input of theirs
+        back = stage.problem.space.states(problem.space.representative(everything))
+        usable = ~np.isinf(problem.space.representative(everything)).any(axis=1)
+        assert np.array_equal(back[usable], merged[usable])
+    assert np.array_equal(inside, replace(problem.region, score=None, tau=None).contains(everything))
+
+
+@pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])
+def test_easy_scores_have_no_enclosures(score: str | None) -> None:
+    assert enclosures(small_problem(3, MANNERS[0], score=score, leaf_grid=None).problem) == []
+    assert enclosing(RegionTables(())) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
+    small = _problem(seed, n_outputs=3 if seed % 3 == 2 else 1, n_trees=6)
+    result = search_regions(small.problem, small.fit_states, Budget(), SearchOptions(), Known())
+    check_result(small, result)
+    smallest = minimum_columns(small, all_rows(small))
+    if smallest is not None:
+        assert result.n_kept == result.lower_bound == smallest
+
+
+def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the region's own proofs run out, the model of the whole domain stays, bound and all."""
+    fell_back = 0
+    prove = Prover.prove
+
+    def give_up(self, *question):  # type: ignore[no-untyped-def]
+        if self.problem.region.slows_cp_sat:
+            raise OutOfEffort
+        return prove(self, *question)
+
+    monkeypatch.setattr(Prover, "prove", give_up)
+    for seed in range(6):
+        small = _problem(seed, n_trees=7)
+        budget = Budget.of(None, Effort(box_limit=0))
+        result = search_regions(small.problem, small.fit_states, budget, SearchOptions(), Known())
+        check_result(small, result)
+        smallest = minimum_columns(small, all_rows(small))
+        assert smallest is None or result.lower_bound <= smallest <= result.n_kept
+        if result.pruned is not None:
+            fell_back += 1
+            assert all(proof.method.endswith("(whole domain)") for proof in result.proofs)
+    assert fell_back > 2
+
+
+def test_random_forests_of_default_size_are_cut_soundly() -> None:
+    """30 isolation trees of 256 rows, as users have them: sampled rows, not all of them."""
+
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, n_trees=8, manner=MANNERS[0], categorical=[3])
+    X = random_rows(rng, forest, 600)
+    score, space = fit_isolation_forest(X, forest)
+    states = space.states(random_rows(rng, forest, 3000))
+    assert score.trees is not None
+    exact = score.score(states)
+    for depth in (2, 4, 6):
+        cut = replace(score, trees=cut_trees(score.trees, depth)).score(states)
+        assert (cut <= exact).all()
+        assert (cut < exact).any()

@@ -1,20 +1,41 @@
-"""The search can be stopped at any moment, tells what it does, and hurries where time is short."""
+"""The search can be stopped at any moment, refuses what is too large, and says when time was short."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, Step
+from pine_boost import UnsupportedModelError, prune_booster, sweep
+from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, OutOfTime, Step, StopReason
+from pine_boost.model import routing
+from pine_boost.proof.cpsat.encoding import encode_region
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.question import Answer
+from pine_boost.proof.undecided import find_undecided
+from pine_boost.search import constraints as search_rows
+from pine_boost.search import driver, leaf_values, search_state, single_feature_moves
+from pine_boost.search.algorithm import Known, finish, run, search
+from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.driver import search_stages
+from pine_boost.search.exact_farkas import _solve_exactly
+from pine_boost.search.leaf_values import search_leaves
 from pine_boost.search.lp import UnsolvedProgramError
-from pine_boost.search.search_state import SearchOptions
+from pine_boost.search.search_result import SearchResult
+from pine_boost.search.search_state import SearchOptions, build_state
 from pine_boost.search.strategies import first_answers
 from pine_boost.search.weight_program import WeightProgram
 from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, XGBOOST
+from tests.support.grids import grid_forest
+from tests.support.naive import random_case
+from tests.support.solver_settings import SETTINGS
+from tests.support.verifying import fitted
+
+ensemble = pytest.importorskip("sklearn.ensemble")
 
 
 def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,3 +212,205 @@ def test_the_history_tells_when_which_size_was_proved() -> None:
         assert twice[-1].lower_bound == result.lower_bound
         n_long += len(result.history) > 2
     assert n_long > 0
+
+
+OVER = Budget.of(-1.0)
+
+
+@pytest.mark.parametrize("kind", ["prune", "sweep"])
+def test_a_model_too_large_is_refused_before_any_table_is_built(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X = fitted("gradient")
+    monkeypatch.setattr(routing, "MASK_BYTES_LIMIT", 1000)
+
+    def never(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("a table was built")
+
+    place = {"prune": "pine_boost.prune", "sweep": "pine_boost.sweeping"}[kind]
+    monkeypatch.setattr(f"{place}.fit_with_states", never)
+    run = {"prune": prune_booster, "sweep": sweep}[kind]
+    with pytest.raises(UnsupportedModelError, match=r"would take .* Use fewer or shallower trees"):
+        run(model, X[:200], X[200:])
+
+
+def test_the_shape_never_refuses_what_the_tables_accept() -> None:
+    """The estimate from the shape is at most the true size."""
+    for seed in range(6):
+        problem = small_problem(seed, XGBOOST, score=None).problem
+        routing.require_size(problem.forest)
+        numeric = problem.forest.kind == 1
+        pairs = {
+            (int(f), float(t))
+            for f, t in zip(problem.forest.feature[numeric], problem.forest.threshold[numeric], strict=True)
+        }
+        assert len(pairs) + problem.forest.n_features <= problem.masks.mask.shape[0]
+
+
+def test_what_is_built_stops_when_the_time_is_over() -> None:
+    small = small_problem(0, XGBOOST, leaf_grid=None)
+    problem = small.problem
+    tables = (problem.space, problem.region, problem.trees, problem.masks)
+    with pytest.raises(OutOfTime):
+        encode_region(*tables, budget=OVER)
+    with pytest.raises(OutOfTime):
+        small.rows().add(small.everything, OVER)
+    pruned = grid_forest(problem.forest)
+    proofs = Prover(problem).prove(pruned, list(problem.questions), SETTINGS[:1], OVER)
+    assert {proof.answer for proof in proofs} == {Answer.UNKNOWN}
+    assert find_undecided(problem, None, OVER) is None
+    found = search(problem, small.fit_states, OVER)
+    assert found.pruned is None
+    assert found.stopped is StopReason.TIME
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_exact_multipliers_solve_their_equations_and_stop_in_time(size: int) -> None:
+    rng = np.random.default_rng(size)
+    matrix = rng.integers(-(2**40), 2**40, (size, size)).astype(object)
+    matrix[0, 0] = 0 if size > 1 else 3  # a pivot that has to be looked for
+    right = rng.integers(-(2**40), 2**40, size).astype(object)
+    solved = _solve_exactly(matrix, right, Budget())
+    assert solved is not None
+    assert all(a == b for a, b in zip(matrix @ np.array(solved), right, strict=True))
+    matrix[-1] = matrix[0] * 7 if size > 1 else 0
+    assert _solve_exactly(matrix, right, Budget()) is None
+    with pytest.raises(OutOfTime):
+        _solve_exactly(np.eye(size, dtype=object), right, OVER)
+
+
+def test_rows_of_many_questions_come_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer at once, the same rows in the end, and the same model."""
+    small = small_problem(5, XGBOOST, n_outputs=3, n_trees=12, leaf_grid=None)
+    whole, result = small.rows(), small.search()
+    whole.add(small.everything)
+    monkeypatch.setattr(search_rows, "MOST_CELLS", 600)
+    portions = small.rows()
+    assert portions.add(small.everything) == len(whole)
+    assert np.array_equal(portions.states, whole.states)
+    once, apart = (
+        np.unique((own.program.rows / own.program.magnified[:, None]).round(9), axis=0) for own in (whole, portions)
+    )
+    assert np.array_equal(once, apart)
+    assert portions.fit.most_at_once == 200
+    assert small.search().n_kept == result.n_kept
+
+
+def test_many_trees_and_states_are_summed_without_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """800 trees over 2000 states of four features once took 2 GB of tables."""
+    problem = random_case(4).problem
+    states = np.zeros((1, problem.space.n_features), dtype=np.int32)
+    sums = []
+    for most in (single_feature_moves._MOST_TABULATED, 1):
+        monkeypatch.setattr(single_feature_moves, "_MOST_TABULATED", most)
+        around = single_feature_moves.SingleFeatureMoves(problem)
+        values = around.values()
+        assert (values.tables is None) == (most == 1)
+        sums.append([near.original for near in around.of(states, Budget.of(), values)])
+    assert len(sums[0]) > 0
+    for one, other in zip(*sums, strict=True):
+        assert np.array_equal(one, other)
+
+
+NOTHING = SearchResult(None, (), 9)
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    """A model whose every tree is needed."""
+    X = np.random.default_rng(0).normal(size=(400, 4))
+    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
+    model = ensemble.GradientBoostingClassifier(n_estimators=3, max_depth=2, learning_rate=1.0)
+    return model.fit(X, y), X
+
+
+def test_leaf_values_that_the_clock_ended_are_no_answer(data: Any, monkeypatch: Any) -> None:
+    model, X = data
+    whole = prune_booster(model, X[:250], X[250:], alpha=0.1)
+    assert (whole.status, whole.search.stopped) == ("CERTIFIED", "optimal")
+
+    def late(*_: Any) -> Any:
+        raise OutOfTime
+
+    for step in ("_missed_least", "prove_bound", "perturb"):
+        monkeypatch.setattr(leaf_values, step, late)
+    results = [prune_booster(model, X[:250], X[250:], alpha=0.1)]
+    results += sweep(model, X[:250], X[250:], alphas=[0.1, 0.2])
+    for result in results:
+        assert (result.status, result.search.stopped) == ("NOT_CERTIFIED", "time")
+        assert result.certificate.trees_after == 3
+        assert "time limit ran out" in result.certificate.reason
+    # whole trees alone were searched to their end
+    tree = prune_booster(model, X[:250], X[250:], alpha=0.1, reweight="tree")
+    assert (tree.status, tree.search.stopped) == ("CERTIFIED", "optimal")
+
+
+def test_leaf_values_for_which_no_time_is_left() -> None:
+    small = small_problem(0, XGBOOST, score=None)
+    parts = (small.problem, small.fit_states, NOTHING, Budget.of(-1.0), SearchOptions())
+    for go_on in (search_leaves, search_collapsed):
+        assert go_on(*parts).stopped is StopReason.TIME
+
+
+def test_a_strategy_that_ends_by_itself_when_the_time_is_over() -> None:
+    small = small_problem(0, XGBOOST, score=None)
+    for seconds, stopped in ((-1.0, StopReason.TIME), (600.0, StopReason.EFFORT)):
+        budget = Budget.of(seconds)
+        state = build_state(small.problem, small.fit_states, budget, SearchOptions())
+        run(state, iter(()))
+        assert finish(state, Budget.of()).stopped is stopped
+
+
+def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monkeypatch: Any) -> None:
+    class Stage:
+        name, problem = "larger", None
+
+        @staticmethod
+        def outward(states: Any) -> Any:
+            return states
+
+    hopeless = []
+
+    def search(problem: Any, states: Any, budget: Any, options: Any, known: Known, *_: Any) -> Any:
+        hopeless.append(known.is_hopeless)
+        is_stage = problem is None
+        return NOTHING.with_ends(StopReason.TIME, StopReason.EFFORT) if is_stage else NOTHING
+
+    monkeypatch.setattr(driver, "search", search)
+    monkeypatch.setattr(driver, "enclosures", lambda _: [Stage(), Stage()])
+    small = small_problem(0, XGBOOST, score=None)
+    found = driver.search_regions(small.problem, small.fit_states, Budget.of(), SearchOptions(), Known())
+    assert hopeless == [False, False, True]
+    assert found.stopped is StopReason.TIME
+
+
+@pytest.mark.parametrize("stopped", list(StopReason))
+def test_the_clock_takes_nothing_back_that_was_proved(stopped: StopReason) -> None:
+    pruned: Any = object()
+    result = replace(NOTHING, lower_bound=9) if stopped is StopReason.OPTIMAL else NOTHING.with_ends(stopped)
+    assert result.stopped is stopped
+    late = result.with_ends(StopReason.TIME)
+    is_open = stopped in (StopReason.EFFORT, StopReason.OPTIMAL)
+    assert late.stopped is (StopReason.TIME if is_open else stopped)
+    smaller = replace(late, pruned=pruned).stopped
+    assert smaller is (StopReason.TIME if stopped is StopReason.EFFORT else stopped)
+    # a later search over leaf values that proved its own answer leaves nothing open
+    fewest = replace(NOTHING, lower_bound=9)
+    assert StopReason.TIME not in late.followed_by(fewest).ended
+    assert (StopReason.TIME in NOTHING.followed_by(late).ended) is (stopped is not StopReason.OPTIMAL)
+
+
+def test_a_search_over_leaves_that_cannot_be_prepared_in_time_keeps_what_was_found(monkeypatch: Any) -> None:
+    """The rows of X_fit are routed under the clock; when it rang, the certified model was lost."""
+    small = small_problem(1, XGBOOST, n_trees=9, score="chow-liu")
+    found = small.search()
+    assert found.pruned is not None
+    rows = search_state.distinct_fit_rows
+
+    def late(problem: Any, states: Any, n_columns: int = 0, check: Any = None) -> Any:
+        if check is not None:
+            raise OutOfTime
+        return rows(problem, states, n_columns)
+
+    monkeypatch.setattr(search_state, "distinct_fit_rows", late)
+    after = search_leaves(small.problem, small.fit_states, found, Budget.of(), SearchOptions(reweight="leaf"))
+    assert after.pruned is not None
+    assert after.n_kept <= found.n_kept

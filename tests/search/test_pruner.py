@@ -1,16 +1,35 @@
-"""The Pruner's cuts, bounds and supports against enumeration of all supports."""
+"""The Pruner's cuts, bounds, supports and covers against enumeration of all supports."""
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost.budget import Budget, Effort
 from pine_boost.proof.bound import fewest_units, hitting_set, minimal_cuts
-from pine_boost.search.pruner import Pruner
-from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, game_rows, game_value, small_problem
+from pine_boost.search import algorithm, strategies
+from pine_boost.search.greedy_cover import small_cover
+from pine_boost.search.lp_columns import Support
+from pine_boost.search.pruner import LpCache, Pruner
+from pine_boost.search.search_state import SearchState
+from pine_boost.search.strategies import Proposal, ProposalStatus
+from pine_boost.search.weight_program import WeightProgram, Weights
+from tests.support.bruteforce import (
+    CLEAR,
+    NOTHING,
+    Small,
+    all_rows,
+    check_result,
+    game_rows,
+    game_value,
+    keeps_all,
+    minimum_columns,
+    small_problem,
+)
 from tests.support.forests import MANNERS, XGBOOST
 
 FOREVER = Budget(effort=Effort(master_effort=10.0))
@@ -230,3 +249,190 @@ def test_one_class_needs_one_tree() -> None:
         assert sides.min() > 0
     assert pruner.solve(np.zeros(small.n_units, dtype=bool)) is None
     assert fewest_units(list(pruner.cuts), small.n_units, FOREVER) == 1
+
+
+def test_perturbations_find_what_cuts_alone_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Perturbed sets from the first round on: the same minimum, no set of the cuts counts."""
+    monkeypatch.setattr(strategies, "_FIRST_PERTURBATION", 0)
+    monkeypatch.setattr(algorithm, "first_answers", lambda state: iter(()))
+    monkeypatch.setattr(algorithm, "eliminations", lambda state: iter(()))
+    weigh, perturbed = algorithm.weigh, []
+
+    def only_perturbed(state: SearchState, proposal: Proposal) -> Any:
+        if any(proposal.support is own for own in perturbed):
+            return weigh(state, proposal)
+        if state.pruner.solve(proposal.support) is None:
+            proposal.status = ProposalStatus.EXCLUDED
+        return None
+
+    perturb = Pruner.perturb
+
+    def noted(pruner: Pruner, support: Any, seed: int) -> Any:
+        perturbed.append(perturb(pruner, support, seed))
+        return perturbed[-1]
+
+    monkeypatch.setattr(algorithm, "weigh", only_perturbed)
+    monkeypatch.setattr(Pruner, "perturb", noted)
+    n_pruned = 0
+    for seed in range(6):
+        small = small_problem(seed, MANNERS[seed % 4], n_trees=7, n_fit=4, leaf_grid=None)
+        result = small.search(effort=Effort(exact_rounds=40))
+        check_result(small, result)
+        smallest = minimum_columns(small, all_rows(small))
+        if smallest is not None and smallest < small.n_units:
+            assert result.n_kept == smallest
+            n_pruned += 1
+    assert n_pruned > 2
+    assert perturbed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cover_meets_every_cut_and_is_as_large_as_allowed(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    n_units = 12
+    cuts = [frozenset(random.permutation(n_units)[: random.integers(1, 5)].tolist()) for _ in range(9)]
+    for most in range(1, n_units):
+        cover = small_cover(cuts, n_units, most, seed)
+        if cover is None:
+            continue
+        kept = frozenset(np.flatnonzero(cover).tolist())
+        assert len(kept) == most
+        assert all(cut & kept for cut in cuts)
+        assert hitting_set(cuts, n_units, most, Budget()) is not None
+    everything = small_cover(cuts, n_units, n_units, seed)
+    assert everything is not None
+    assert everything.all()
+
+
+def test_an_excluded_cover_is_not_given_again() -> None:
+    cuts = [frozenset([0, 1])]
+    first = small_cover(cuts, 2, 1, 0)
+    assert first is not None
+    both = [np.array([True, False]), np.array([False, True])]
+    assert small_cover(cuts, 2, 1, 0, both) is None
+
+
+def _set(*units: int) -> Support:
+    return np.isin(np.arange(4), units)
+
+
+def test_winners_are_checked_against_rows_that_joined_later() -> None:
+    program = WeightProgram(np.arange(4), 0)
+    program.add_rows(np.array([[1.0, 0.0, 0.0, 0.0]]), np.zeros((1, 0)), True)
+    known = LpCache(program)
+    weights = Weights(np.array([0.5, 0.5, 0.0, 0.0]), np.zeros(0), 0.5)
+    known.add_winner(_set(0, 1), weights)
+    assert known.wins(_set(0, 1, 2))
+    assert not known.wins(_set(0, 2))
+    program.add_rows(np.array([[0.0, 1.0, 0.0, 0.0]]), np.zeros((1, 0)), True)
+    assert known.wins(_set(0, 1))
+    program.add_rows(np.array([[1.0, -1.0, 0.0, 0.0]]), np.zeros((1, 0)), True)
+    assert not known.wins(_set(0, 1, 2, 3))
+
+
+def test_a_set_that_misses_a_cut_loses() -> None:
+    known = LpCache(WeightProgram(np.arange(4), 0))
+    assert not known.loses(_set(0))
+    known.add_cut([1, 2])
+    assert known.loses(_set(0, 3))
+    assert not known.loses(_set(0, 2))
+
+
+def _smallest(small: Small) -> list[frozenset[int]]:
+    """Every winning set of the smallest size."""
+    states = np.concatenate([small.everything[small.inside], small.fit_states])
+    rows, free, strict = game_rows(small, np.unique(states, axis=0))
+    for size in range(1, small.n_units + 1):
+        found = [
+            frozenset(support)
+            for support in combinations(range(small.n_units), size)
+            if game_value(rows[:, support], free, strict) > CLEAR
+        ]
+        if found:
+            return found
+    return []
+
+
+@cache
+def _problems(n_smallest: int) -> list[tuple[Small, list[frozenset[int]]]]:
+    """Games with at least so many smallest sets, which are smaller than the original."""
+    found = []
+    for seed in range(60):
+        small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_trees=7, n_fit=4, quantile=0.3)
+        smallest = _smallest(small)
+        if len(smallest) >= n_smallest and len(smallest[0]) < small.n_units - 1:
+            found.append((small, smallest))
+        if len(found) == 4:
+            break
+    assert len(found) == 4
+    return found
+
+
+def _forbid(monkeypatch: Any, forbidden: set[frozenset[int]]) -> list[frozenset[int]]:
+    """The grid refuses these sets; returns the list of those that were tried in vain."""
+    tried: list[frozenset[int]] = []
+    on_grid = SearchState.on_grid
+
+    def refuse(self: SearchState, weights: Any) -> Any:
+        support = frozenset(np.flatnonzero(weights.weights).tolist())
+        if support in forbidden:
+            tried.append(support)
+            return None
+        return on_grid(self, weights)
+
+    monkeypatch.setattr(SearchState, "on_grid", refuse)
+    return tried
+
+
+def test_another_smallest_set_is_found(monkeypatch: Any) -> None:
+    n_refused = 0
+    for small, smallest in _problems(2):
+        for forbidden in smallest[:2]:
+            with monkeypatch.context() as patch:
+                tried = _forbid(patch, {forbidden})
+                result = small.search()
+            assert result.stopped == "optimal"
+            assert result.n_kept == result.lower_bound == len(smallest[0])
+            assert result.pruned is not None
+            assert frozenset(small.tree_unit[result.pruned.kept].tolist()) in smallest
+            assert keeps_all(small, result.pruned)
+            n_refused += bool(tried)
+    assert n_refused > 0
+
+
+def test_what_cannot_be_written_proves_no_bound(monkeypatch: Any) -> None:
+    """All smallest sets are refused: more columns are kept, but never called the fewest."""
+    n_smaller = 0
+    for small, smallest in _problems(1):
+        with monkeypatch.context() as patch:
+            tried = _forbid(patch, set(smallest))
+            result = small.search()
+        assert set(tried) == set(smallest)
+        assert result.n_kept > len(smallest[0])
+        assert result.lower_bound <= len(smallest[0])
+        assert result.stopped == "effort"
+        if result.pruned is not None:
+            assert keeps_all(small, result.pruned)
+            n_smaller += 1
+    assert n_smaller > 0
+
+
+@pytest.mark.parametrize("most", [0, 3])
+def test_not_forever(most: int, monkeypatch: Any) -> None:
+    """Where nothing can be written the exact search ends after a fixed number of tries."""
+    small, smallest = _problems(1)[0]
+    lengths: list[int] = []
+    smaller_set = strategies._smaller_set
+
+    def count(state: Any, passed_over: Any, seed: int) -> Any:
+        lengths.append(len(passed_over))
+        return smaller_set(state, passed_over, seed)
+
+    monkeypatch.setattr(strategies, "_smaller_set", count)
+    monkeypatch.setattr(SearchState, "on_grid", lambda self, weights: None)
+    result = small.search(effort=Effort(passed_over=most))
+    assert max(lengths) == most
+    assert result.pruned is None
+    assert result.n_kept == small.n_units
+    assert result.lower_bound <= len(smallest[0])
+    assert result.stopped == "effort"

@@ -1,8 +1,11 @@
-"""simplify against the libraries: margins bit for bit on every edge, nothing more to leave out."""
+"""simplify against the libraries: same kind, margins bit for bit on every edge, nothing more to leave out."""
 
 from __future__ import annotations
 
+import json
+import pickle
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pine_boost import simplify
+from pine_boost import UnsupportedModelError, simplify
 from pine_boost.model.forest import Forest, Model
 from pine_boost.model.reach import find_reach
 from pine_boost.model.rules import SplitKind
@@ -22,10 +25,15 @@ from tests.support.grids import edge_rows
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
 pytest.importorskip("sklearn")
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
 
-from tests.adversary.natives import native_model
-from tests.support.native_models import MODELS, built
-from tests.support.simplifiable import MANNERS, drawn_model, probe
+from tests.adversary.natives import native_model  # noqa: E402
+from tests.support.lightgbm_texts import leaf, split, text_of  # noqa: E402
+from tests.support.native_models import MODELS, built, make_table  # noqa: E402
+from tests.support.simplifiable import MANNERS, drawn_model, probe  # noqa: E402
+from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train  # noqa: E402
 
 
 def bits(model: Model, X: np.ndarray) -> np.ndarray:
@@ -148,3 +156,277 @@ def test_reach_is_what_enumeration_finds() -> None:
         np.testing.assert_array_equal(alive[is_leaf], np.isin(leaf_of_node[is_leaf], reached))
         found_dead += np.count_nonzero(~alive)
     assert found_dead > 100
+
+
+def edited(booster: Any, change: Any) -> Any:
+    """The booster after ``change`` was applied to the list of its trees as JSON."""
+    document = json.loads(booster.save_raw("json"))
+    section = document["learner"]["gradient_booster"]
+    change(section.get("gbtree", section)["model"]["trees"])
+    return xgboost.Booster({"nthread": 1}, model_file=bytearray(json.dumps(document).encode()))
+
+
+def contradict(trees: list[dict[str, Any]]) -> None:
+    """Every right child of a root asks again what its root has answered; NaN cannot get there."""
+    for tree in trees:
+        child = tree["right_children"][0]
+        if child < 0 or tree["left_children"][child] < 0:
+            continue
+        for name in ("split_indices", "split_conditions"):
+            tree[name][child] = tree[name][0]
+        tree["default_left"][0] = 1
+
+
+def test_a_contradiction_is_cut_out_and_nan_keeps_its_branch() -> None:
+    plain = train(rounds=6, objective="binary:logistic")
+    rows = make_rows(300, seed=4)
+    dead = edited(plain, contradict)
+    result = simplify(dead)
+    assert result.dead_splits > 0
+    assert result.nodes_after < result.nodes_before
+    np.testing.assert_array_equal(booster_margins(result.model, rows), booster_margins(dead, rows))
+
+    def let_nan_in(trees: list[dict[str, Any]]) -> None:
+        contradict(trees)
+        for tree in trees:
+            tree["default_left"][0] = 0  # NaN goes right, and left again at the next split
+            child = tree["right_children"][0]
+            if child >= 0:
+                tree["default_left"][child] = 1
+
+    only_nan = edited(plain, let_nan_in)
+    kept = simplify(only_nan)
+    assert kept.dead_splits < result.dead_splits
+    np.testing.assert_array_equal(booster_margins(kept.model, rows), booster_margins(only_nan, rows))
+
+
+@pytest.mark.parametrize("file_format", ["json", "ubj"])
+def test_files_and_paths_give_bytes(file_format: str, tmp_path: Path) -> None:
+    booster = edited(train(rounds=6, objective="binary:logistic"), contradict)
+    booster.set_attr(owner="Ünal", best_iteration="4")
+    contents = bytes(booster.save_raw(file_format))
+    path = tmp_path / f"model.{file_format}"
+    path.write_bytes(contents)
+    for source in (contents, path, str(path)):
+        result = simplify(source)
+        assert isinstance(result.model, bytes)
+        assert len(result.model) < len(contents)
+        assert read_model(result.model).document.file_format == file_format
+        loaded = xgboost.Booster(model_file=bytearray(result.model))
+        rows = make_rows(100)
+        np.testing.assert_array_equal(booster_margins(loaded, rows), booster_margins(booster, rows))
+        # all rounds are still there, so best_iteration means what it meant
+        assert loaded.attributes() == {"owner": "Ünal", "best_iteration": "4"}
+    assert path.read_bytes() == contents
+
+
+def test_zero_trees_go_and_a_stale_best_iteration_with_them() -> None:
+    def zero(trees: list[dict[str, Any]]) -> None:
+        for tree in trees[1::2]:
+            for node, child in enumerate(tree["left_children"]):
+                if child < 0:
+                    tree["split_conditions"][node] = 0.0
+
+    booster = edited(train(rounds=6, objective="binary:logistic", base_score=0.4), zero)
+    booster.set_attr(best_iteration="4")
+    result = simplify(booster)
+    assert (result.trees_before, result.trees_after) == (6, 3)
+    assert result.model.num_boosted_rounds() == 3
+    assert result.model.attributes() == {}
+    rows = make_rows(200)
+    np.testing.assert_array_equal(booster_margins(result.model, rows), booster_margins(booster, rows))
+    contributions = result.model.predict(xgboost.DMatrix(rows, nthread=1), pred_contribs=True)
+    np.testing.assert_allclose(contributions.sum(axis=1), booster_margins(booster, rows)[:, 0], atol=1e-5)
+
+
+def test_rounds_of_several_classes_go_whole() -> None:
+    def zero(trees: list[dict[str, Any]]) -> None:
+        for index in (3, 4, 5, 7):  # round 1, and one tree of round 2
+            for node, child in enumerate(trees[index]["left_children"]):
+                if child < 0:
+                    trees[index]["split_conditions"][node] = 0.0
+
+    plain = train(rounds=4, objective="multi:softprob", n_classes=3, base_score=0.3)
+    booster = edited(plain, zero)
+    result = simplify(booster)
+    assert (result.trees_before, result.trees_after) == (12, 9)
+    written = read_model(result.model).forest
+    assert written.n_nodes < read_model(plain).forest.n_nodes
+    rows = make_rows(200)
+    np.testing.assert_array_equal(booster_margins(result.model, rows), booster_margins(booster, rows))
+
+
+def test_wrappers_keep_labels_parameters_and_early_stopping() -> None:
+    rows = make_rows()
+    labels = make_labels(rows, 2)
+    native = xgboost.XGBClassifier(
+        n_estimators=40, learning_rate=0.9, max_depth=3, gamma=3.0, n_jobs=1, early_stopping_rounds=3
+    )
+    native.fit(rows[:350], labels[:350], eval_set=[(rows[350:], labels[350:])], verbose=False)
+    result = simplify(native, fold_constants=True)
+    assert type(result.model) is xgboost.XGBClassifier
+    assert result.trees_before == native.best_iteration + 1
+    if result.simplified is not result.original:
+        assert (
+            np.abs(result.model.predict(rows, output_margin=True) - native.predict(rows, output_margin=True)).max()
+            <= result.bound
+        )
+        assert result.model.get_params()["max_depth"] == 3
+
+
+def test_dart_in_place_is_left_alone_unless_rounding_is_allowed() -> None:
+    rows = make_rows()
+    native = xgboost.XGBClassifier(n_estimators=8, max_depth=3, booster="dart", rate_drop=0.5, gamma=4.0, n_jobs=1).fit(
+        rows, make_labels(rows, 2)
+    )
+    result = simplify(native)
+    assert result.exact
+    assert result.model is native
+    assert "fold_constants=True" in result.note
+    assert result.note in result.summary()
+    folded = simplify(native, fold_constants=True)
+    if folded.simplified is not folded.original:
+        assert not folded.exact
+    before = native.predict(rows, output_margin=True)
+    assert np.abs(folded.model.predict(rows, output_margin=True) - before).max() <= folded.bound
+    # Booster.predict adds the leaves times their weights: there the same model is exact
+    booster = native.get_booster()
+    assert simplify(booster).exact
+    np.testing.assert_array_equal(booster_margins(simplify(booster).model, rows), booster_margins(booster, rows))
+
+
+REGRESSORS = {
+    "xgboost": lambda: xgboost.XGBRegressor(n_estimators=8, max_depth=3, gamma=2.0, n_jobs=1),
+    "xgboost poisson": lambda: xgboost.XGBRegressor(n_estimators=8, max_depth=3, objective="count:poisson", n_jobs=1),
+    "lightgbm": lambda: lightgbm.LGBMRegressor(n_estimators=8, num_leaves=7, n_jobs=1, verbose=-1),
+    "lightgbm rf": lambda: lightgbm.LGBMRegressor(
+        boosting_type="rf", n_estimators=8, num_leaves=7, subsample=0.6, subsample_freq=1, n_jobs=1, verbose=-1
+    ),
+    "forest": lambda: ensemble.RandomForestRegressor(6, random_state=0),
+    "extra trees": lambda: ensemble.ExtraTreesRegressor(6, random_state=0),
+    "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=8, random_state=0),
+    "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=8, min_samples_leaf=3),
+    "histogram poisson": lambda: ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=8),
+}
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_regressors_keep_every_bit(name: str) -> None:
+    X, y = make_table(3, missing=False, n_rows=200)
+    # labels of few values: grown to the end, trees hold leaves that are equal
+    native = REGRESSORS[name]().fit(X, y.astype(float) + 1)
+    result = simplify(native)
+    assert type(result.model) is type(native)
+    assert result.exact
+    rows = np.nan_to_num(edge_rows(result.original.forest, X, limit=80))
+    np.testing.assert_array_equal(result.model.predict(rows), native.predict(rows))
+    margins = [predict_margins(m, rows)[0] for m in (result.original, result.simplified)]
+    np.testing.assert_array_equal(margins[0].view(np.uint64), margins[1].view(np.uint64))
+    loaded = pickle.loads(pickle.dumps(result.model))
+    np.testing.assert_array_equal(loaded.predict(rows), native.predict(rows))
+
+
+def test_twins_of_a_forest_become_a_leaf() -> None:
+    """Probabilities rounded to halves, as a forest stored in few bits has them."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(400, 3)).astype(float)
+    y = (X[:, 0] > 1) ^ (rng.random(400) < 0.3)
+    native = ensemble.ExtraTreesClassifier(8, random_state=0).fit(X, y)
+    for estimator in native.estimators_:
+        estimator.tree_.value[:] = np.round(estimator.tree_.value * 2) / 2
+    result = simplify(native)
+    assert result.twin_splits > 0
+    assert result.trees_after == 8
+    grid = np.array(np.meshgrid(*[[-1, 0, 0.5, 1, 1.5, 2, 3]] * 3)).reshape(3, -1).T
+    np.testing.assert_array_equal(result.model.predict_proba(grid), native.predict_proba(grid))
+    assert result.model.feature_importances_.sum() == pytest.approx(1.0)
+
+
+def test_unused_codes_go() -> None:
+    """A root keeps categories 0 and 1 on the left; below, the set names 1, 2 and 40."""
+    text = text_of([_two_levels()], "binary sigmoid:1").encode()
+    result = simplify(text)
+    assert result.unused_codes == 2
+    words = [len(m.document.trees[0].cat_threshold) for m in (result.original, result.simplified)]
+    assert words == [3, 2]
+    loaded, original = (lightgbm.Booster(model_str=contents.decode()) for contents in (result.model, text))
+    X = np.array([[-1.0], [0], [0.5], [1], [2], [3], [40], [41], [1e9], [np.nan]])
+    np.testing.assert_array_equal(loaded.predict(X, raw_score=True), original.predict(X, raw_score=True))
+
+
+def _two_levels() -> str:
+    low, high = sum(1 << code for code in (1, 2)), 1 << 8  # words of {1, 2, 40}
+    return (
+        "num_leaves=3\nnum_cat=2\nsplit_feature=0 0\nsplit_gain=1 1\nthreshold=0 1\n"
+        "decision_type=1 1\nleft_child=1 -1\nright_child=-3 -2\nleaf_value=1 2 3\n"
+        "leaf_weight=1 1 1\nleaf_count=1 1 1\ninternal_value=0 0\ninternal_weight=3 2\n"
+        f"internal_count=3 2\ncat_boundaries=0 1 3\ncat_threshold=3 {low} {high}\n"
+    )
+
+
+def test_only_constants_still_make_a_model() -> None:
+    text = text_of([leaf(0.0), leaf(0.0), leaf(0.0)], "binary sigmoid:1").encode()
+    result = simplify(text)
+    assert (result.trees_after, result.exact) == (1, True)
+    text = text_of([leaf(0.25), leaf(0.5), leaf(0.0)], "binary sigmoid:1").encode()
+    assert simplify(text).trees_after == 2
+    folded = simplify(text, fold_constants=True)
+    assert folded.trees_after == 1
+    X = np.zeros((1, 1))
+    assert lightgbm.Booster(model_str=folded.model.decode()).predict(X, raw_score=True) == 0.75
+    text = text_of([leaf(0.25), split("0.5", 2), leaf(0.5)], "binary sigmoid:1").encode()
+    folded = simplify(text, fold_constants=True)
+    values = lightgbm.Booster(model_str=folded.model.decode()).predict(np.array([[0.0], [1.0]]), raw_score=True)
+    assert values.tolist() == [1.75, 2.75]
+    assert folded.trees_after == 1
+
+
+def test_pipelines_and_wrappers_come_back_with_the_smaller_model_inside() -> None:
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.model_selection import FixedThresholdClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.tree import DecisionTreeClassifier
+
+    X, y = make_table(2, missing=False)
+    trees = DecisionTreeClassifier(max_depth=3, random_state=0)
+    boosting = ensemble.AdaBoostClassifier(trees, n_estimators=8, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), boosting).fit(X, y)
+    result = simplify(pipeline)
+    assert type(result.model) is type(pipeline)
+    assert result.model is not pipeline
+    np.testing.assert_array_equal(result.model.decision_function(X), pipeline.decision_function(X))
+    before = pipeline[-1].estimators_[0].tree_.node_count
+    assert result.leaves_after < result.leaves_before
+    assert pipeline[-1].estimators_[0].tree_.node_count == before
+    fixed = FixedThresholdClassifier(FrozenEstimator(pipeline), threshold=0.4).fit(X, y)
+    np.testing.assert_array_equal(simplify(fixed).model.predict(X), fixed.predict(X))
+    calibrated = CalibratedClassifierCV(FrozenEstimator(pipeline)).fit(X, y)
+    smaller = simplify(calibrated).model
+    assert type(smaller) is CalibratedClassifierCV
+    np.testing.assert_array_equal(smaller.predict_proba(X), calibrated.predict_proba(X))
+    plain = make_pipeline(StandardScaler(), ensemble.GradientBoostingClassifier(n_estimators=3)).fit(X, y)
+    assert simplify(plain).model is plain
+
+
+def test_nothing_to_do_gives_the_object_back() -> None:
+    native = train(rounds=3, objective="binary:logistic")
+    result = simplify(native)
+    assert result.model is native
+    assert result.summary().startswith("Nothing was left out (3 trees")
+    assert str(result) == result.summary()
+
+
+def test_public_name_is_the_function_even_after_its_module_was_imported() -> None:
+    import pine_boost.simplification
+
+    assert callable(pine_boost.simplify)
+    assert pine_boost.SimplifyResult.__name__ == "SimplifyResult"
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    with pytest.raises(UnsupportedModelError):
+        simplify(object())
+    with pytest.raises(UnsupportedModelError, match="trust_pickle"):
+        simplify(pickle.dumps(ensemble.RandomForestClassifier()))

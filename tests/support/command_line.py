@@ -1,16 +1,20 @@
-"""Shared test helper: the command line in this process.
-
-In come the arguments; out go exit code, stdout and stderr. Refuses nothing.
-"""
+"""The command line in this process."""
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from pine_boost.cli import main
 
 
+def words(line: str, *more: Any) -> list[str]:
+    """The arguments of a command line, as a shell splits them, and more of them."""
+    return [*shlex.split(line), *map(str, more)]
+
+
 def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of the command with these arguments."""
     capsys.readouterr()
     code = main([str(argument) for argument in arguments])
     captured = capsys.readouterr()

@@ -20,6 +20,7 @@ from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
+from tests.support.command_line import words
 from tests.support.grids import edge_rows, integer_margins
 
 KINDS = ("xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram")
@@ -66,18 +67,9 @@ def prune_and_verify_by_command(folder: Path, booster: Any, X: np.ndarray, *opti
     for name, rows in (("fit", X[:n]), ("cal", X[n:])):
         np.save(folder / f"{name}.npy", rows)
     arguments = [
-        "prune",
-        f"{folder}/model.json",
-        "--fit",
-        f"{folder}/fit.npy",
-        "--cal",
-        f"{folder}/cal.npy",
+        *words(f"prune {folder}/model.json --fit {folder}/fit.npy --cal {folder}/cal.npy"),
         *options,
-        "--alpha",
-        "0.5",
-        "--no-report",
-        "-o",
-        f"{folder}/out",
+        *words(f"--alpha 0.5 --no-report -o {folder}/out"),
     ]
     assert main(arguments) == 0
     assert main(["verify", f"{folder}/model.json", f"{folder}/out"]) == 0
