@@ -22,24 +22,10 @@ lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 tree = pytest.importorskip("sklearn.tree")
 
+from tests.support.xgboost_models import OBJECTIVES_OF_VALUES  # noqa: E402  (needs xgboost)
+
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
-XGBOOST_OBJECTIVES = [
-    "reg:squarederror",
-    "reg:squaredlogerror",
-    "reg:logistic",
-    "reg:pseudohubererror",
-    "reg:absoluteerror",
-    "reg:quantileerror",
-    "reg:gamma",
-    "reg:tweedie",
-    "count:poisson",
-    "survival:cox",
-    "survival:aft",
-    "rank:pairwise",
-    "rank:ndcg",
-    "rank:map",
-]
 LIGHTGBM_OBJECTIVES = [
     "regression",
     "regression_l1",
@@ -97,7 +83,7 @@ def _booster(objective: str) -> Any:
     return xgboost.train({"objective": objective, "max_depth": 3, "nthread": 1, **options}, data, 6)
 
 
-@pytest.mark.parametrize("objective", XGBOOST_OBJECTIVES)
+@pytest.mark.parametrize("objective", OBJECTIVES_OF_VALUES)
 def test_xgboost_values(objective: str) -> None:
     booster = _booster(objective)
     for source in (booster, bytes(booster.save_raw("json")), bytes(booster.save_raw("ubj"))):

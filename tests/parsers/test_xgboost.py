@@ -25,7 +25,15 @@ from tests.support.grids import edge_rows, grid_forest, integer_margins
 
 xgboost = pytest.importorskip("xgboost")
 
-from tests.support.xgboost_models import BOOSTERS, booster_margins, categorical_booster, make_labels, make_rows, train  # noqa: E402
+from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
+    BOOSTERS,
+    OBJECTIVES_OF_VALUES,
+    booster_margins,
+    categorical_booster,
+    make_labels,
+    make_rows,
+    train,
+)
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
@@ -78,25 +86,7 @@ def test_deleted_nodes_of_pruned_trees_are_left_out():
     assert read_model(booster).forest.n_nodes == total - deleted
 
 
-REGRESSIONS = [
-    "reg:squarederror",
-    "reg:squaredlogerror",
-    "reg:logistic",
-    "reg:pseudohubererror",
-    "reg:absoluteerror",
-    "reg:quantileerror",
-    "reg:gamma",
-    "reg:tweedie",
-    "count:poisson",
-    "survival:cox",
-    "survival:aft",
-    "rank:pairwise",
-    "rank:ndcg",
-    "rank:map",
-]
-
-
-@pytest.mark.parametrize("objective", REGRESSIONS)
+@pytest.mark.parametrize("objective", OBJECTIVES_OF_VALUES)
 def test_regressions_need_a_threshold_on_the_margin(objective):
     rows = make_rows()
     labels = make_labels(rows, 2).astype(float)

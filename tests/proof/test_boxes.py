@@ -325,8 +325,8 @@ def test_many_classes_have_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list_region(problem, FOREVER) is None
 
 
-@pytest.fixture(autouse=True)
-def _shallow_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def shallow_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small isolation trees are cut too."""
     monkeypatch.setattr(module, "DEPTHS", (1, 2))
 
@@ -335,6 +335,7 @@ def _problem(seed: int, **options: object) -> Small:
     return small_problem(seed, MANNERS[seed % 4], score="isolation-forest", leaf_grid=None, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("shallow_cuts")
 @pytest.mark.parametrize("seed", range(8))
 def test_cut_trees_never_cost_more(seed: int) -> None:
     """Exactly the least of the leaves below: a cut may neither exclude nor forget a point."""
@@ -356,6 +357,7 @@ def test_cut_trees_never_cost_more(seed: int) -> None:
                 assert whole[leaves == leaf, tree].min() == short.cost[leaf]
 
 
+@pytest.mark.usefixtures("shallow_cuts")
 @pytest.mark.parametrize("seed", range(8))
 def test_enclosures_contain_the_region(seed: int) -> None:
     small = _problem(seed, with_domain=bool(seed % 2))
@@ -380,12 +382,14 @@ def test_enclosures_contain_the_region(seed: int) -> None:
     assert np.array_equal(inside, replace(problem.region, score=None, tau=None).contains(everything))
 
 
+@pytest.mark.usefixtures("shallow_cuts")
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])
 def test_easy_scores_have_no_enclosures(score: str | None) -> None:
     assert enclosures(small_problem(3, MANNERS[0], score=score, leaf_grid=None).problem) == []
     assert enclosing(RegionTables(())) == []
 
 
+@pytest.mark.usefixtures("shallow_cuts")
 @pytest.mark.parametrize("seed", range(6))
 def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
     small = _problem(seed, n_outputs=3 if seed % 3 == 2 else 1, n_trees=6)
@@ -396,6 +400,7 @@ def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
         assert result.n_kept == result.lower_bound == smallest
 
 
+@pytest.mark.usefixtures("shallow_cuts")
 def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the region's own proofs run out, the model of the whole domain stays, bound and all."""
     fell_back = 0
@@ -420,6 +425,7 @@ def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPa
     assert fell_back > 2
 
 
+@pytest.mark.usefixtures("shallow_cuts")
 def test_random_forests_of_default_size_are_cut_soundly() -> None:
     """30 isolation trees of 256 rows, as users have them: sampled rows, not all of them."""
 

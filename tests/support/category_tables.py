@@ -11,19 +11,6 @@ from typing import Any
 
 import numpy as np
 
-NAMES = ("ratio", "amount", "moment")
-KINDS = (
-    "XGBClassifier",
-    "xgboost.Booster",
-    "XGBClassifier missing",
-    "LGBMClassifier",
-    "lightgbm.Booster",
-    "RandomForest",
-    "GradientBoosting",
-    "HistGradientBoosting",
-)
-
-
 WORDS, NUMBERS = ("red", "green", "blue", "pink", "grey"), (10, 20, 30, 40, 70)
 CATEGORY_KINDS = (
     "xgboost",

@@ -27,6 +27,24 @@ BOOSTERS = {
 }
 
 
+OBJECTIVES_OF_VALUES = [
+    "reg:squarederror",
+    "reg:squaredlogerror",
+    "reg:logistic",
+    "reg:pseudohubererror",
+    "reg:absoluteerror",
+    "reg:quantileerror",
+    "reg:gamma",
+    "reg:tweedie",
+    "count:poisson",
+    "survival:cox",
+    "survival:aft",
+    "rank:pairwise",
+    "rank:ndcg",
+    "rank:map",
+]
+
+
 def make_rows(n_rows=500, n_features=5, seed=0):
     random = np.random.default_rng(seed)
     rows = random.normal(size=(n_rows, n_features)).round(2)
