@@ -90,21 +90,9 @@ def test_without_calibration_rows_the_split_is_said(files: Path, tmp_path: Path,
 
 
 def test_sweep_writes_a_folder_per_alpha(files: Path, tmp_path: Path, capsys: Any) -> None:
-    arguments = (
-        "sweep",
-        files / "model.json",
-        "--fit",
-        files / "fit.csv",
-        "--cal",
-        files / "cal.csv",
-        "--test",
-        files / "test.csv.gz",
-        "--alphas",
-        "0.3,0.6",
-        "--objective",
-        "l1",
-        "-o",
-        tmp_path / "out",
+    arguments = words(
+        f"sweep {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --test "
+        f"{files}/test.csv.gz --alphas 0.3,0.6 --objective l1 -o {tmp_path}/out"
     )
     code, out, _ = run(capsys, *arguments)
     assert code == 0
@@ -193,19 +181,9 @@ def test_pickles_only_with_trust(files: Path, tmp_path: Path, capsys: Any) -> No
     forest = ensemble.RandomForestClassifier(n_estimators=4, max_depth=2, random_state=0)
     forest.fit(data.data.iloc[:250, :6], data.target[:250])
     (tmp_path / "forest.pkl").write_bytes(pickle.dumps(forest))
-    arguments = (
-        "prune",
-        tmp_path / "forest.pkl",
-        "--fit",
-        files / "fit.csv",
-        "--cal",
-        files / "cal.csv",
-        "--alpha",
-        "0.6",
-        "--objective",
-        "l1",
-        "-o",
-        tmp_path / "out",
+    arguments = words(
+        f"prune {tmp_path}/forest.pkl --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.6 "
+        f"--objective l1 -o {tmp_path}/out"
     )
     code, _, err = run(capsys, *arguments)
     assert code == 1
