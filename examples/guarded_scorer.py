@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 from xgboost import XGBClassifier
 
-from pine_boost import CertificateMismatch, GuardedModel, load_guarded, prune_booster
+from pine_boost import CertificateMismatch, GuardedModel, load_scorer, prune_booster
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = GuardedModel(result).save(Path(name) / "scorer")
-        guarded = load_guarded(folder, backend="kernel")
+        guarded = load_scorer(folder, backend="kernel")
         print(guarded)
         print(guarded.claim)
         far_out = X_new.copy()
@@ -43,7 +43,7 @@ def main() -> None:
 
         shutil.copy(folder / "original.json", folder / "pruned.json")
         try:
-            load_guarded(folder)
+            load_scorer(folder)
         except CertificateMismatch as error:
             print(f"refused: {error}")
 

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from pine_boost.result import PruneResult
     from pine_boost.scoring.accelerate_result import AccelerateResult
     from pine_boost.scoring.fast_scorer import FastScorer
-    from pine_boost.scoring.scorer_folder import load_scorer
     from pine_boost.selection import AlphaSelection, select_alpha
-    from pine_boost.serving.folder import load_guarded
+    from pine_boost.serving.folder import load_scorer
     from pine_boost.serving.guarded import GuardedModel
     from pine_boost.simplification import SimplifyResult, simplify
     from pine_boost.survey_result import Survey, load_survey
@@ -84,7 +83,6 @@ __all__ = [
     "check_installation",
     "compare_models",
     "compress_booster",
-    "load_guarded",
     "load_scorer",
     "load_survey",
     "prune_booster",
@@ -103,7 +101,6 @@ _MODULE_OF = {
     "AccelerateResult": "scoring.accelerate_result",
     "FastScorer": "scoring.fast_scorer",
     "accelerate_booster": "accelerate",
-    "load_scorer": "scoring.scorer_folder",
     "AlphaSelection": "selection",
     "Certificate": "certificate.certificate",
     "CommitteeResult": "committee",
@@ -124,7 +121,7 @@ _MODULE_OF = {
     "Survey": "survey_result",
     "SweepResult": "sweeping",
     "Verification": "certificate.verification",
-    "load_guarded": "serving.folder",
+    "load_scorer": "serving.folder",
     "compress_booster": "compress",
     "prune_booster": "prune",
     "recalibrate": "monitoring.recalibration",

@@ -36,12 +36,10 @@ from pine_boost.pipelines.given import read_given, read_raw_rows
 from pine_boost.region.conformal import Coverage
 from pine_boost.report.pages import render
 from pine_boost.scoring.native_sum import native_sum, probability_rule
-from pine_boost.scoring.scorer_folder import MANIFEST as SCORER
-from pine_boost.scoring.scorer_folder import load_scorer
-from pine_boost.serving.folder import MANIFEST as GUARDED
-from pine_boost.serving.folder import load_guarded
+from pine_boost.scoring.scorer_folder import MANIFEST
+from pine_boost.serving.folder import load_scorer
 from pine_boost.tables.native import row_count
-from pine_boost.tables.schema import InputSchema, schema_of
+from pine_boost.tables.schema import InputSchema
 from pine_boost.tables.table_files import TableFile, read_any, read_table
 
 _WORST = 20
@@ -279,14 +277,10 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
     name = os.fspath(model) if is_file else type(model).__name__
     if is_file and Path(model).is_dir():
         folder = Path(model)
-        if (folder / SCORER).is_file():
+        if (folder / MANIFEST).is_file():
             scorer = load_scorer(folder, trust_pickle=trust_pickle)
             read = _reader(scorer.parts.prepare, scorer.parts.schema)
             return Predictor(name, partial(_ask_object, scorer, threshold), read)
-        if (folder / GUARDED).is_file():
-            guarded = load_guarded(folder, trust_pickle=trust_pickle)
-            read = _reader(guarded.parts.prepare, schema_of(guarded.parts.original.forest))
-            return Predictor(name, partial(_ask_object, guarded, threshold), read)
         model = model_path(folder)
     source = open_pickle(model, trust_pickle)
     is_booster = type(source).__name__ == "Booster" and type(source).__module__.startswith(("xgboost.", "lightgbm."))

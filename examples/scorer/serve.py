@@ -17,7 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from app import create_app
 
-from pine_boost import GuardedModel, load_guarded, prune_booster
+from pine_boost import GuardedModel, load_scorer, prune_booster
 from pine_boost.serving.engines import make_engine
 from pine_boost.serving.guarded import GuardCounts
 
@@ -57,7 +57,7 @@ def train(folder: Path) -> None:
 
 
 def make_scorer(folder: Path, backend: str, original: bool) -> Any:
-    guarded = load_guarded(folder, backend=backend)
+    guarded = load_scorer(folder, backend=backend)
     return OriginalScorer(guarded) if original else guarded
 
 

@@ -6,7 +6,7 @@ The region of a certified result is the guard; with --val it is the margin of th
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,13 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--val", metavar="FILE", help="Unseen rows for a guard by the margin of the smaller model.")
     flags.add_options(parser, "", ["fidelity", "confidence"], fidelity=0.999)
     flags.add_reading(parser)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Read, guard, write and print the promise."""
     from pine_boost.files import require_free
-    from pine_boost.serving.folder import guarded_files
+    from pine_boost.scoring.scorer_folder import own_files
     from pine_boost.serving.guarded import GuardedModel
 
     given, result = _read_result(arguments)
@@ -41,11 +42,17 @@ def main(arguments: argparse.Namespace) -> int:
     names = [f"{role}.{Path(arguments.original).suffix[1:]}" for role in ("original", "pruned")]
     require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
     folder = guarded.save(arguments.output, overwrite=arguments.force)
+    files = sorted(own_files(folder))
+    if arguments.json:
+        margin = None if guarded.margin is None else asdict(guarded.margin)
+        written = {"folder": str(folder), "files": files}
+        flags.print_json({"status": guarded.status, "claim": guarded.claim, "margin": margin, **written})
+        return 0
     print(guarded)
     print(guarded.claim)
     if guarded.margin is not None:
         print(f"The smaller model answers {guarded.margin.share_guarded:.1%} of these rows alone.")
-    print(f"Written to {folder}: {', '.join(sorted(guarded_files(folder)))}")
+    print(f"Written to {folder}: {', '.join(files)}")
     return 0
 
 

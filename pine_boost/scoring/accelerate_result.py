@@ -20,7 +20,7 @@ from pine_boost.model.forest import Model
 from pine_boost.notebooks import text_html
 from pine_boost.options import counted
 from pine_boost.scoring.fast_scorer import FastScorer
-from pine_boost.scoring.scorer_folder import save_scorer
+from pine_boost.scoring.scorer_folder import scorer_files, write_scorer
 
 _ALL_TREES = "predict_proba and decision_function evaluate all trees: they are those of the model itself."
 
@@ -93,7 +93,7 @@ class AccelerateResult:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the scorer's folder, which `load_scorer` reads and ``pine-boost verify`` proves again."""
-        return save_scorer(self.scorer.parts, self.facts, folder, overwrite=overwrite)
+        return write_scorer(scorer_files(self.scorer.parts, self.facts), folder, overwrite=overwrite)
 
     def headline(self) -> str:
         """One line: the status and what an input costs."""

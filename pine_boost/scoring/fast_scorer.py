@@ -142,8 +142,8 @@ class FastScorer:
             return self._scores(X, native.link)[:, 0].astype(native.value.dtype)
         return self.classes_[self.class_indices(X)]
 
-    def predict_proba(self, X: Any) -> npt.NDArray[Any]:
-        """Probabilities, one column per class; every tree is evaluated.
+    def predict_proba(self, X: Any, *, exact: bool = True) -> npt.NDArray[Any]:
+        """Probabilities, one column per class; every tree is evaluated, so they are exact in either case.
 
         Raises
         ------

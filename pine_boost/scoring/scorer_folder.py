@@ -1,4 +1,4 @@
-"""A scorer as a folder: arrays and a manifest with their digest; loading needs numpy alone."""
+"""A scorer as a folder: its files and a manifest with their digests; loading an accelerated one needs numpy alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,40 @@ from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Link,
 from pine_boost.kernels.wellformed_arrays import require_wellformed
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers.traits import LIBRARIES
-from pine_boost.scoring.fast_scorer import FastScorer, ProbabilityRule, ScorerParts
+from pine_boost.scoring.fast_scorer import ProbabilityRule, ScorerParts
 from pine_boost.tables.schema import InputSchema
 
 FORMAT = "pine_boost scorer"
 MANIFEST, ARRAYS, LAYERS = "scorer.json", "scorer.npz", "layers.pkl"
-REMEDY = "Save the scorer again with AccelerateResult.save"
+REMEDY = "Save the scorer again (AccelerateResult.save, GuardedModel.save)"
 _FORMS = ("pair", "columns", "softmax", "votes", "none")
 _COUNT = f.integer(0, 2**31 - 1)
-_FIELDS: dict[str, f.Reader] = {
+_SHARED: dict[str, f.Reader] = {
     **dict.fromkeys(("pine_boost", "status", "claim"), f.text()),
     "files": f.mapping(f.digest),
     "model_digest": f.digest,
     "thresholds": f.sequence(f.number()),
     "classes": f.sequence(f.scalar),
+}
+# the models are files beside the manifest; "guard" is the margin guard, None if a region is the guard
+_GUARDED: dict[str, f.Reader] = {
+    **_SHARED,
+    "pruned_digest": f.digest,
+    "guard": f.optional(
+        f.record(
+            {
+                "distance": f.number(0),
+                "fidelity": f.SHARE,
+                "confidence": f.SHARE,
+                "n_val": f.integer(1, 2**53),
+                "n_differ": f.integer(0, 2**53),
+                "share_guarded": f.number(0, 1),
+            }
+        )
+    ),
+}
+_FIELDS: dict[str, f.Reader] = {
+    **_SHARED,
     "forest": f.record(
         {
             **dict.fromkeys(("n_features", "n_outputs", "n_columns"), _COUNT),
@@ -77,19 +97,9 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
     arrays: dict[str, Any] = _arrays(parts)
     np.savez(buffer, **arrays)
     files = {ARRAYS: buffer.getvalue()}
-    if parts.prepare is not None or parts.finish is not None:
-        from pine_boost.parsers import pickled
-
-        files[LAYERS] = pickled((parts.prepare, parts.finish))
+    files |= layer_files(parts)
     flat, native, schema = parts.flat, parts.native, parts.schema
     fields = {
-        "pine_boost": __version__,
-        "files": {name: _sha256(contents) for name, contents in sorted(files.items())},
-        "model_digest": facts["model_digest"],
-        "status": facts["status"],
-        "claim": facts["claim"],
-        "thresholds": list(facts["thresholds"]),
-        "classes": [_plain(label) for label in parts.classes],
         "forest": {
             "n_features": flat.n_features,
             "n_outputs": flat.n_outputs,
@@ -126,46 +136,30 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
         "probability": {"form": parts.probability.form, "link": parts.probability.link.name},
         "facts": {key: value for key, value in facts.items() if key not in _FIELDS},
     }
-    manifest = f.write_document(fields, FORMAT, ())
-    files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-    return files
+    return with_manifest(files, fields, facts, parts.classes)
 
 
-def save_scorer(
-    parts: ScorerParts, facts: Mapping[str, Any], folder: str | os.PathLike[str], *, overwrite: bool = False
-) -> Path:
+def with_manifest(
+    files: Mapping[str, bytes], fields: Mapping[str, Any], facts: Mapping[str, Any], classes: Sequence[Any]
+) -> dict[str, bytes]:
+    """The files and a manifest that names each by its digest; ``fields`` are those of one kind of scorer."""
+    shared = {
+        "pine_boost": __version__,
+        "files": {name: _sha256(contents) for name, contents in sorted(files.items())},
+        "model_digest": facts["model_digest"],
+        "status": facts["status"],
+        "claim": facts["claim"],
+        "thresholds": list(facts["thresholds"]),
+        "classes": [_plain(label) for label in classes],
+    }
+    manifest = f.write_document({**shared, **fields}, FORMAT, ())
+    return {**files, MANIFEST: (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()}
+
+
+def write_scorer(files: dict[str, bytes], folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a folder that `load_scorer` reads; it appears complete or not at all."""
     folder = path_of(folder)
-    files = scorer_files(parts, facts)
     return write_folder(folder, files, last=[MANIFEST], owned=own_files(folder), overwrite=overwrite)
-
-
-def load_scorer(folder: str | os.PathLike[str], *, n_jobs: int = 1, trust_pickle: bool = False) -> FastScorer:
-    """Read a scorer that `AccelerateResult.save` wrote; needs numpy and no training library.
-
-    Parameters
-    ----------
-    folder : path
-    n_jobs : int
-        Threads for batches of several thousand rows; -1 for all cores.
-    trust_pickle : bool
-        Load the steps of a Pipeline that was accelerated as a whole. Unpickling runs code from the
-        file: only for folders you made.
-
-    Returns
-    -------
-    FastScorer
-
-    Raises
-    ------
-    CertificateMismatch
-        A file is not the one that the manifest names.
-    MalformedModelError
-        The arrays do not form trees with exits.
-    InvalidInputError
-        No scorer folder, or a pickle that is not trusted.
-    """
-    return FastScorer(read_parts(folder, trust_pickle=trust_pickle)[0], n_jobs)
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -173,25 +167,25 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     path = path_of(folder) / MANIFEST
     if not path.is_file():
         raise InvalidInputError(
-            f"{folder} is not a scorer folder: it has no {MANIFEST}. Save one with `pine-boost accelerate`."
+            f"{folder} is not a scorer folder: it has no {MANIFEST}. Save one with `pine-boost accelerate` or "
+            "`pine-boost guard`."
         )
     with f.reading("scorer manifest", REMEDY, CertificateMismatch):
-        return f.read_sealed(read_limited(path, CERTIFICATE_LIMIT, "manifest"), FORMAT, _FIELDS)
+        document = f.open_document(read_limited(path, CERTIFICATE_LIMIT, "manifest"), FORMAT)
+        return f.read_sealed(
+            {"format": FORMAT, "format_version": f.FORMAT_VERSION, **document},
+            FORMAT,
+            _GUARDED if "guard" in document else _FIELDS,
+        )
 
 
 def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> tuple[ScorerParts, dict[str, Any]]:
     """The checked parts of a scorer folder, and its manifest."""
     place, manifest = path_of(folder), read_manifest(folder)
-    contents = _read_file(place, ARRAYS, manifest)
-    prepare = finish = None
-    if LAYERS in manifest["files"]:
-        if not trust_pickle:
-            raise InvalidInputError(
-                f"{LAYERS} is a pickle, and loading it would run code from the file; pass trust_pickle=True for a "
-                "folder you made.",
-                option="trust_pickle",
-            )
-        prepare, finish = pickle.loads(_read_file(place, LAYERS, manifest))
+    if "guard" in manifest:
+        raise InvalidInputError(f"{folder} holds a guarded model; pass a folder that `pine-boost accelerate` wrote.")
+    contents = read_named(place, ARRAYS, manifest)
+    prepare, finish = read_layers(place, manifest, trust_pickle)
     arrays = _load_arrays(contents, place / ARRAYS)
     try:
         with f.reading("scorer", REMEDY):
@@ -202,6 +196,34 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
             raise
         raise MalformedModelError(f"Invalid scorer: {type(error).__name__} {error}. {REMEDY}.") from error
     return parts, manifest
+
+
+def layer_files(parts: Any) -> dict[str, bytes]:
+    """The file of what a Pipeline or calibrator around the trees does; none without."""
+    if parts.prepare is None and parts.finish is None:
+        return {}
+    from pine_boost.parsers import pickled
+
+    return {LAYERS: pickled((parts.prepare, parts.finish))}
+
+
+def read_layers(place: Path, manifest: Mapping[str, Any], trust_pickle: bool) -> tuple[Any, Any]:
+    """What a Pipeline or calibrator around the trees does; (None, None) without."""
+    if LAYERS not in manifest["files"]:
+        return None, None
+    require_trust(trust_pickle, LAYERS)
+    prepare, finish = pickle.loads(read_named(place, LAYERS, manifest))
+    return prepare, finish
+
+
+def require_trust(trust_pickle: bool, name: str) -> None:
+    """Raise unless pickles are trusted."""
+    if not trust_pickle:
+        raise InvalidInputError(
+            f"{name} is a pickle, and loading it would run code from the file; pass trust_pickle=True for a "
+            "folder you made.",
+            option="trust_pickle",
+        )
 
 
 def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepare: Any, finish: Any) -> ScorerParts:
@@ -271,7 +293,8 @@ def _load_arrays(contents: bytes, path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _read_file(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
+def read_named(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
+    """A file of the folder, which must be the one that the manifest names."""
     path = folder / name
     if Path(name).name != name:
         raise CertificateMismatch(f"{MANIFEST} names {name!r}, which is not a file of the folder. {REMEDY}.")
@@ -288,7 +311,7 @@ def own_files(folder: str | os.PathLike[str]) -> list[str]:
     try:
         manifest = read_manifest(folder)
         for name in manifest["files"]:
-            _read_file(path_of(folder), name, manifest)
+            read_named(path_of(folder), name, manifest)
     except PineBoostError:
         return []
     return [*manifest["files"], MANIFEST]

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class GuardedModel:
     boundary than ``margin.distance`` go to the original. The distance is the smallest one that
     reaches ``fidelity`` on X_val by an exact test: a statistical guarantee, not a proof.
 
-    Thread-safe. Create one per process, for example with `load_guarded`.
+    Thread-safe. Create one per process, for example with `load_scorer`.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ class GuardedModel:
 
     @classmethod
     def of_parts(cls, parts: GuardedParts, backend: str = "native") -> GuardedModel:
-        """Build a guarded model from parts that were already checked (see `load_guarded`)."""
+        """Build a guarded model from parts that were already checked (see `load_scorer`)."""
         guarded = cls.__new__(cls)
         guarded._assemble(parts, backend)
         return guarded
@@ -138,6 +139,11 @@ class GuardedModel:
             self._contains = parts.region.compiled.contains
         self._lock = threading.Lock()
         self._counts = GuardCounts()
+
+    @property
+    def status(self) -> str:
+        """CERTIFIED if the region is the guard, VALIDATED if the margin is."""
+        return "CERTIFIED" if self.parts.margin is None else "VALIDATED"
 
     @property
     def claim(self) -> str:
@@ -196,17 +202,20 @@ class GuardedModel:
         self._count(inside)
         return self._labels(classes)
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probabilities of the model that answers each row.
+    def predict_proba(self, X: Any, *, exact: bool = False) -> FloatArray:
+        """Return the probabilities of the model that answers each row, or with ``exact`` those of the original.
 
         The columns are those of ``classes_``. The guarantee covers classes, not probabilities: those
         of the pruned model differ slightly from the original's.
         """
         table = self._prepared(X)
         inside, _ = self._inside(table)
+        original = self._original
+        if exact:
+            inside, original = np.zeros_like(inside), self._exact
         rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
         answers: FloatArray | None = None
-        for engine, part in ((self._pruned, rows), (self._original, others)):
+        for engine, part in ((self._pruned, rows), (original, others)):
             if len(part):
                 some = engine.probabilities(_some(table, part, len(inside)))
                 if answers is None:
@@ -218,7 +227,7 @@ class GuardedModel:
         return answers if self.parts.finish is None else np.asarray(self.parts.finish(answers))
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write both models, the guard and a manifest of digests; `load_guarded` reads them.
+        """Write both models, the guard and a manifest of digests; `load_scorer` reads them.
 
         Parameters
         ----------
@@ -228,7 +237,12 @@ class GuardedModel:
         """
         from pine_boost.serving.folder import save_guarded
 
-        return save_guarded(self.parts, folder, overwrite=overwrite)
+        return save_guarded(self, folder, overwrite=overwrite)
+
+    @cached_property
+    def _exact(self) -> Engine:
+        """The kernel of the original: probabilities with the library's own bits, also those of a bare booster."""
+        return make_engine(self.parts.original, "kernel")
 
     def __repr__(self) -> str:
         before, after = (m.forest.n_trees for m in (self.parts.original, self.parts.pruned))

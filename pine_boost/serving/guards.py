@@ -18,7 +18,7 @@ from pine_boost.serving.engines import make_engine
 from pine_boost.serving.margin_guard import MarginGuard, choose_margin, margin_levels
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
-from pine_boost.tables.schema import schema_of
+from pine_boost.tables.schema import InputSchema, schema_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,11 @@ class GuardedParts:
     certificate: Certificate | None = None
     prepare: Callable[[Any], Any] | None = None
     finish: Callable[[Any], Any] | None = None
+
+    @property
+    def schema(self) -> InputSchema:
+        """What a table of inputs looks like."""
+        return schema_of(self.original.forest)
 
     @property
     def own_distance(self) -> float | None:

@@ -32,7 +32,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.monitoring import RegionMonitor
 from pine_boost.parsers import read_model
-from pine_boost.serving.folder import load_guarded
+from pine_boost.serving.folder import load_scorer
 
 xgboost = pytest.importorskip("xgboost")
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
@@ -271,18 +271,18 @@ def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], per_place: 
 @pytest.mark.parametrize("name", ["guarded", "margin"])
 def test_every_edit_of_a_guarded_folder(files: tuple[Path, np.ndarray], name: str) -> None:
     folder, X = files
-    path = folder / name / "guarded.json"
+    path = folder / name / "scorer.json"
     healthy = path.read_bytes()
-    expected = load_guarded(folder / name).predict(X)
+    expected = load_scorer(folder / name).predict(X)
     try:
         for place, copy in all_edits(json.loads(healthy), 3, per_place=8):
             path.write_text(json.dumps({**copy, "digest": digest_of(copy)}))
             try:
-                loaded = load_guarded(folder / name)
+                loaded = load_scorer(folder / name)
             except PineBoostError:
                 continue
-            assert place[0] in ("pine_boost", "margin", "classes", "digest"), place
-            if place[0] not in ("margin", "classes"):
+            assert place[0] in ("pine_boost", "guard", "classes", "digest"), place
+            if place[0] not in ("guard", "classes"):
                 assert (loaded.predict(X) == expected).all()
     finally:
         path.write_bytes(healthy)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, load_guarded, prune_booster, verify
+from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, load_scorer, prune_booster, verify
 from pine_boost.certificate import verification
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import claim_of, rests_on, serving_of, sureness_of
@@ -406,7 +406,7 @@ def test_files_that_name_another_region_are_refused(served: Served, tmp_path: Pa
     beyond = replace(result.certificate, serving=replace(serving, tau=serving.tau + 1))
     GuardedModel(replace(result, certificate=beyond)).save(tmp_path / "guarded")
     with pytest.raises(CertificateMismatch, match="serving margin"):
-        load_guarded(tmp_path / "guarded")
+        load_scorer(tmp_path / "guarded")
     assert Certificate.from_json(result.certificate.to_json()).serving == serving
 
 

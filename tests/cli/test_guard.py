@@ -38,15 +38,22 @@ def run(*arguments) -> int:
 
 
 def test_a_certified_result_is_guarded_and_scores_as_the_original(place, tmp_path, capsys):
-    code = run("guard", place / "pruned", "--original", place / "model.json", "-o", tmp_path / "s")
-    assert code == 0
+    asked = ["guard", place / "pruned", "--original", place / "model.json", "-o", tmp_path / "s"]
+    assert run(*asked, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["status"], document["margin"], document["folder"]) == ("CERTIFIED", None, str(tmp_path / "s"))
+    assert document["claim"].startswith("On every input, the guarded model")
+    assert document["files"] == sorted(path.name for path in (tmp_path / "s").iterdir())
+    assert run(*asked) == 0
     assert "On every input, the guarded model" in capsys.readouterr().out
-    assert run("score", tmp_path / "s", place / "fresh.npy", "-o", tmp_path / "out.csv") == 0
+    assert run("score", tmp_path / "s", place / "fresh.npy", "-o", tmp_path / "out.csv", "--proba") == 0
     assert "2800 rows: the smaller model answered" in capsys.readouterr().out
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     booster = xgboost.Booster(model_file=place / "model.json")
-    expected = booster.predict(xgboost.DMatrix(np.load(place / "fresh.npy"))) > 0.5
+    proba = booster.predict(xgboost.DMatrix(np.load(place / "fresh.npy")))
+    assert np.array_equal(np.array([row["p_1"] for row in rows], dtype=np.float32), proba)
+    expected = proba > 0.5
     assert [int(row["class"]) for row in rows] == expected.astype(int).tolist()
     assert {row["answered_by"] for row in rows} == {"pruned", "original"}
 

@@ -350,7 +350,7 @@ FILES: list[Row] = [
     ("loaded from None", lambda w: pb.PruneResult.load(None), _INPUT, "None is not the path of a folder; pass"),
     ("loaded from a number", lambda w: pb.PruneResult.load(5), _INPUT, "5 is not the path of a folder; pass"),
     ("compression of None", lambda w: pb.CompressResult.load(None), _INPUT, "None is not the path of a fold"),
-    ("guarded of None", lambda w: pb.load_guarded(None), _INPUT, "None is not the path of a folder; pass"),
+    ("guarded of None", lambda w: pb.load_scorer(None), _INPUT, "None is not the path of a folder; pass"),
     (
         "a float as UBJSON",
         lambda w: ubjson.write_ubjson({"a": 0.5}),

@@ -19,7 +19,7 @@ from pine_boost.files import UNFINISHED, clear_errors, require_writable, write_f
 from pine_boost.fleet.run import RECORD, _owned, _remove_leftovers, _summary_csv, run_fleet
 from pine_boost.json_fields import canonical
 from pine_boost.monitoring.state import watch
-from pine_boost.serving.folder import load_guarded
+from pine_boost.serving.folder import load_scorer
 from tests.support.command_line import words
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -332,11 +332,11 @@ def test_guard_lists_what_it_wrote_and_nothing_else(made: Path, tmp_path: Path, 
 
 
 def _forge(folder: Path, **changes: Any) -> None:
-    manifest = json.loads((folder / "guarded.json").read_text())
+    manifest = json.loads((folder / "scorer.json").read_text())
     del manifest["digest"]
     manifest.update(changes)
     manifest["digest"] = hashlib.sha256(canonical(manifest).encode()).hexdigest()
-    (folder / "guarded.json").write_text(json.dumps(manifest))
+    (folder / "scorer.json").write_text(json.dumps(manifest))
 
 
 @pytest.mark.parametrize(
@@ -347,8 +347,10 @@ def _forge(folder: Path, **changes: Any) -> None:
         {"classes": [1]},
         {"classes": None},
         {"thresholds": "x"},
-        {"margin": [1]},
-        {"margin": {"distance": "far"}},
+        {"guard": [1]},
+        {"guard": {"distance": "far"}},
+        {"claim": "On every input, it is right."},
+        {"status": "VALIDATED"},
         {"more": 1},
     ],
 )
@@ -357,16 +359,16 @@ def test_a_forged_manifest_is_refused_in_one_sentence(made: Path, changes: dict[
     assert run(*call) == 0
     _forge(tmp_path / "s", **changes)
     with pytest.raises(CertificateMismatch):
-        load_guarded(tmp_path / "s")
+        load_scorer(tmp_path / "s")
 
 
 def test_a_manifest_with_a_key_twice_is_refused(made: Path, tmp_path: Path) -> None:
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path / "s"]
     assert run(*call) == 0
-    path = tmp_path / "s" / "guarded.json"
-    path.write_text(path.read_text().replace('"margin"', '"margin": null,\n "margin"'))
+    path = tmp_path / "s" / "scorer.json"
+    path.write_text(path.read_text().replace('"guard"', '"guard": null,\n "guard"'))
     with pytest.raises(CertificateMismatch, match="twice"):
-        load_guarded(tmp_path / "s")
+        load_scorer(tmp_path / "s")
 
 
 def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(made: Path, tmp_path: Path) -> None:

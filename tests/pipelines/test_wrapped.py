@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pine_boost.pipelines.unwrapping
-from pine_boost import GuardedModel, load_guarded, prune_booster, sweep, verify
+from pine_boost import GuardedModel, load_scorer, prune_booster, sweep, verify
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -119,7 +119,7 @@ def test_guarded_models_take_raw_rows(kind, backend, tmp_path):
     expected = np.where(inside, result.model.predict_proba(X), whole.predict_proba(X))
     np.testing.assert_allclose(guarded.predict_proba(X), expected, rtol=1e-4, atol=1e-5)
     guarded.save(tmp_path / "folder")
-    again = load_guarded(tmp_path / "folder", backend=backend, trust_pickle=True)
+    again = load_scorer(tmp_path / "folder", backend=backend, trust_pickle=True)
     assert (again.predict(far_out) == whole.predict(far_out)).all()
 
 

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, OutputError, load_guarded, prune_booster
+from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, OutputError, load_scorer, prune_booster
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -42,12 +42,13 @@ def test_xgboost_with_and_without_wrapper(tmp_path):
     for model, backend in ((wrapper, "native"), (wrapper.get_booster(), "kernel")):
         guarded = guarded_of(model)
         guarded.save(tmp_path / "folder")
-        again = load_guarded(tmp_path / "folder", backend=backend)
+        again = load_scorer(tmp_path / "folder", backend=backend)
         assert again.claim == guarded.claim
         assert (again.predict(X) == wrapper.predict(X)).all()
         assert (again.guarded(X) == guarded.guarded(X)).all()
+        assert (again.predict_proba(X, exact=True) == wrapper.predict_proba(X)).all()
     names = {path.name for path in (tmp_path / "folder").iterdir()}
-    assert names == {"original.json", "pruned.json", "region.json", "certificate.json", "guarded.json"}
+    assert names == {"original.json", "pruned.json", "region.json", "certificate.json", "scorer.json"}
 
 
 def test_what_a_native_file_cannot_hold_becomes_a_pickle(tmp_path):
@@ -57,8 +58,8 @@ def test_what_a_native_file_cannot_hold_becomes_a_pickle(tmp_path):
     guarded = GuardedModel(prune_booster(model, rows[:280], rows[280:], alpha=0.3))
     guarded.save(tmp_path / "folder")
     with pytest.raises(InvalidInputError, match=r"original.pkl is a pickle.*trust_pickle=True"):
-        load_guarded(tmp_path / "folder")
-    again = load_guarded(tmp_path / "folder", trust_pickle=True)
+        load_scorer(tmp_path / "folder")
+    again = load_scorer(tmp_path / "folder", trust_pickle=True)
     assert (again.predict(rows) == model.predict(rows)).all()
     model.lock = threading.Lock()
     with pytest.raises(OutputError, match=r"XGBClassifier cannot be pickled.*no file can hold"):
@@ -78,7 +79,7 @@ def test_lightgbm_early_stopping_and_labels(tmp_path):
     assert model.best_iteration_ < 40
     guarded = GuardedModel(prune_booster(model, X[:280], X[400:], alpha=0.4, time_limit=20))
     guarded.save(tmp_path / "folder")
-    again = load_guarded(tmp_path / "folder", trust_pickle=True)
+    again = load_scorer(tmp_path / "folder", trust_pickle=True)
     assert (again.predict(X) == model.predict(X)).all()
     assert again.predict(X).dtype.kind == "U"
 
@@ -93,7 +94,7 @@ def test_a_folder_is_replaced_as_a_whole_and_strangers_files_never(saved, tmp_pa
         "pruned.pkl",
         "region.json",
         "certificate.json",
-        "guarded.json",
+        "scorer.json",
     }
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "region.json").write_text("my own")
@@ -106,7 +107,7 @@ def test_sklearn_and_a_threshold(tmp_path):
     model = ensemble.GradientBoostingClassifier(**SIZE, random_state=0).fit(X[:280], Y[:280])
     guarded = guarded_of(model, threshold=0.7)
     guarded.save(tmp_path / "folder")
-    again = load_guarded(tmp_path / "folder", trust_pickle=True)
+    again = load_scorer(tmp_path / "folder", trust_pickle=True)
     assert (again.predict(X) == (model.predict_proba(X)[:, 1] > 0.7)).all()
     assert "threshold(s) 0.7" in again.claim
 
@@ -116,7 +117,7 @@ def test_margin_guards_are_saved_too(tmp_path):
     result = prune_booster(model, X[:280], X[280:], alpha=0.3)
     guarded = GuardedModel(result, X[280:], fidelity=0.95)
     guarded.save(tmp_path / "folder")
-    again = load_guarded(tmp_path / "folder")
+    again = load_scorer(tmp_path / "folder")
     assert again.margin == guarded.margin
     assert again.claim == guarded.claim
     assert (again.predict(X) == guarded.predict(X)).all()
@@ -126,8 +127,8 @@ def test_margin_guards_are_saved_too(tmp_path):
 def test_a_file_of_another_pair_is_refused(saved, name, tmp_path):
     shutil.copytree(saved[0], tmp_path / "mixed")
     shutil.copy(saved[1] / name, tmp_path / "mixed" / name)
-    with pytest.raises(CertificateMismatch, match="digest differs"):
-        load_guarded(tmp_path / "mixed")
+    with pytest.raises(CertificateMismatch, match="their digests differ"):
+        load_scorer(tmp_path / "mixed")
 
 
 @pytest.mark.parametrize("name", ["original.json", "pruned.json", "region.json"])
@@ -141,34 +142,34 @@ def test_a_mixed_folder_with_new_digests_is_refused(saved, name, tmp_path):
 
     shutil.copytree(saved[0], tmp_path / "mixed")
     shutil.copy(saved[1] / name, tmp_path / "mixed" / name)
-    path = tmp_path / "mixed" / "guarded.json"
+    path = tmp_path / "mixed" / "scorer.json"
     manifest = json.loads(path.read_text())
     contents = (tmp_path / "mixed" / name).read_bytes()
     manifest["files"][name] = hashlib.sha256(contents).hexdigest()
     role = name.partition(".")[0]
     if role != "region":
-        manifest[f"{role}_digest"] = forest_digest(read_model(contents).forest)
+        manifest["model_digest" if role == "original" else "pruned_digest"] = forest_digest(read_model(contents).forest)
     del manifest["digest"]
     manifest["digest"] = hashlib.sha256(canonical(manifest).encode()).hexdigest()
     path.write_text(json.dumps(manifest))
     with pytest.raises(CertificateMismatch, match="not the one that the certificate speaks of"):
-        load_guarded(tmp_path / "mixed")
+        load_scorer(tmp_path / "mixed")
 
 
 def test_other_folders_are_refused(saved, tmp_path):
-    with pytest.raises(InvalidInputError, match="no folder"):
-        load_guarded(tmp_path / "nothing")
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        load_guarded(tmp_path)
-    (tmp_path / "guarded.json").write_text("[]")
-    with pytest.raises(CertificateMismatch, match="Invalid manifest of a guarded model"):
-        load_guarded(tmp_path)
+    with pytest.raises(InvalidInputError, match="not a scorer folder"):
+        load_scorer(tmp_path / "nothing")
+    with pytest.raises(InvalidInputError, match="not a scorer folder"):
+        load_scorer(tmp_path)
+    (tmp_path / "scorer.json").write_text("[]")
+    with pytest.raises(CertificateMismatch, match="Invalid scorer manifest"):
+        load_scorer(tmp_path)
     shutil.copytree(saved[0], tmp_path / "edited")
-    text = (saved[0] / "guarded.json").read_text()
-    (tmp_path / "edited" / "guarded.json").write_text(text.replace('"classes": [\n  0', '"classes": [\n  7'))
+    text = (saved[0] / "scorer.json").read_text()
+    (tmp_path / "edited" / "scorer.json").write_text(text.replace('"classes": [\n  0', '"classes": [\n  7'))
     with pytest.raises(CertificateMismatch, match="changed after it was written"):
-        load_guarded(tmp_path / "edited")
+        load_scorer(tmp_path / "edited")
     shutil.copytree(saved[0], tmp_path / "short")
     (tmp_path / "short" / "region.json").unlink()
-    with pytest.raises(InvalidInputError, match=r"region\.json cannot be read"):
-        load_guarded(tmp_path / "short")
+    with pytest.raises(CertificateMismatch, match=r"lacks region\.json"):
+        load_scorer(tmp_path / "short")

@@ -119,7 +119,7 @@ def test_several_classes_are_guarded_by_the_gap_of_the_two_best():
 
 
 def test_a_compressed_model_is_guarded_by_its_margin(tmp_path):
-    from pine_boost import compress_booster, load_guarded
+    from pine_boost import compress_booster, load_scorer
 
     X, y = moons(1500, 0)
     model = xgboost.XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1).fit(X, y)
@@ -136,7 +136,7 @@ def test_a_compressed_model_is_guarded_by_its_margin(tmp_path):
     assert alone < 0.9985 <= agreed
     assert 0.3 < guarded.share_guarded < 1
     guarded.save(tmp_path / "folder")
-    again = load_guarded(tmp_path / "folder")
+    again = load_scorer(tmp_path / "folder")
     assert (again.predict(X_new) == guarded.predict(X_new)).all()
 
 

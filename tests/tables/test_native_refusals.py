@@ -15,7 +15,7 @@ import scipy.sparse
 from sklearn.ensemble import HistGradientBoostingClassifier
 from xgboost import XGBClassifier
 
-from pine_boost import GuardedModel, InvalidInputError, PruneResult, load_guarded, prune_booster
+from pine_boost import GuardedModel, InvalidInputError, PruneResult, load_scorer, prune_booster
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
@@ -124,7 +124,7 @@ def test_guards_take_the_sparse_tables_that_the_original_takes(named: bool, back
     dense[::3, 1] = 0
     tables = {name: getattr(scipy.sparse, name)(dense) for name in FORMATS}
     tables["frame without names"] = pd.DataFrame(dense)
-    for guard in (live, load_guarded(tmp_path / "guard", backend=backend)):
+    for guard in (live, load_scorer(tmp_path / "guard", backend=backend)):
         for name, table in tables.items():
             try:
                 expected = native.predict(table)
