@@ -270,16 +270,14 @@ def with_means(block: TreeBlock, shrinkage: float) -> TreeBlock:
 def _totals(block: TreeBlock, of_leaf: FloatArray) -> FloatArray:
     """Return the sums over the leaves below every inner node, then the leaves themselves."""
     n_inner = block.n_leaves - 1
-    total = np.concatenate([np.zeros(n_inner), of_leaf])
-    levels, frontier = [], np.zeros(min(n_inner, 1), dtype=np.int64)
-    while len(frontier):
-        levels.append(frontier)
-        both = np.concatenate([block.left_child[frontier], block.right_child[frontier]])
-        frontier = both[both >= 0]
-    for nodes in reversed(levels):
-        for child in (block.left_child[nodes], block.right_child[nodes]):
-            total[nodes] += total[np.where(child >= 0, child, n_inner + ~child)]
-    return total
+    left, right = block.left_child.tolist(), block.right_child.tolist()
+    total = [0.0] * n_inner + of_leaf.tolist()  # lists: a tree is too small for numpy
+    order = [0] if n_inner else []
+    for node in order:  # grows: parents before their children
+        order += [child for child in (left[node], right[node]) if child >= 0]
+    for node in reversed(order):
+        total[node] = sum(total[child if child >= 0 else n_inner + ~child] for child in (left[node], right[node]))
+    return np.array(total)
 
 
 def _category_sets(
