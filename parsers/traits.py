@@ -45,6 +45,11 @@ class Reader(Enum):
     HISTOGRAM = "HistGradientBoosting"
 
 
+def plain_key(value: Any) -> Any:
+    """Return a dictionary key: 1, 1.0, np.int64(1) and True are one category, "1" is not."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 @dataclass(frozen=True)
 class Traits:
     """The functions and facts of one library.
@@ -96,6 +101,8 @@ class Traits:
         ``reader(comparison) -> Reader``: how a model with this comparison reads its tables.
     column_name : callable
         Converts a column's name to the form that the model stores.
+    category_key : callable
+        Converts a category of a table to what the model stores; raises if it takes no such value.
     takes_codes : bool
         Whether every model accepts a plain matrix of category codes.
     refuses_unknown_categories : bool
@@ -128,6 +135,7 @@ class Traits:
     facts: Callable[[Model], dict[str, Any]]
     reader: Callable[[Comparison], Reader]
     column_name: Callable[[str], str] = str
+    category_key: Callable[[Any], Any] = plain_key
     takes_codes: bool = False
     refuses_unknown_categories: bool = False
     sums_from_zero: bool = False

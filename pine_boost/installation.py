@@ -279,7 +279,10 @@ def _plant_catboost() -> dict[str, Callable[[], Any]]:
     def fit(n_classes: int, **parameters: Any) -> Any:
         X, y = _data()
         own = {"iterations": 8, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
-        return CatBoostClassifier(**own, **parameters).fit(X, y if n_classes == 3 else y > 0)
+        table = X.astype(object)
+        table[:, 3] = X[:, 3].astype(np.int64)
+        model = CatBoostClassifier(**own, one_hot_max_size=9, cat_features=[3], **parameters)
+        return model.fit(table, y if n_classes == 3 else y > 0)
 
     return {
         "CatBoost, two classes": lambda: fit(2, nan_mode="Max", boost_from_average=True),

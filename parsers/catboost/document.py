@@ -273,6 +273,8 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
     f.require(all(isinstance(info[key], str) for key in others), "model_info holds a section that is not a text")
     for key in known.keys() & info.keys():
         known[key](info[key], f"model_info.{key}")
+    for key in {"output_options", "training"} & info.keys():  # CatBoost parses these texts when it predicts
+        f.parse(info[key])
     f.require("params" in info, "model_info.params is missing")
     loss = f.read(
         info["params"].get("loss_function"), {"type": f.text(), "params": f.mapping(f.anything)}, "loss_function"

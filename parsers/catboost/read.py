@@ -104,22 +104,28 @@ def native_json(model: Any) -> bytes:
 
 
 def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> Forest:
-    if any(feature.is_categorical for feature in document.features):
+    categorical = np.array([feature.is_categorical for feature in document.features])
+    if categorical.any() and not any(feature.hashes for feature in document.features):
         raise UnsupportedModelError(
-            "This CatBoost model has categorical features, of which its files keep only hashes; encode them as numbers "
-            "(one column of 0 and 1 per category) and retrain."
+            "No tree of this CatBoost model uses its categorical features; retrain without them."
         )
     n_outputs = len(document.bias)
     is_leaf, n_nodes, n_trees = document.is_leaf, len(document.left), document.n_trees
-    owner, _ = document.split_tables()
+    owner, within = document.split_tables()
     # x > border is true and goes right: the others are those below the next float32
     with np.errstate(over="ignore"):  # the border of missing values is the largest float32
-        edges = [np.nextafter(feature.borders, np.float32(np.inf)) for feature in document.features]
+        edges = [
+            np.zeros(len(feature.hashes), dtype=np.float32)
+            if feature.is_categorical
+            else np.nextafter(feature.borders, np.float32(np.inf))
+            for feature in document.features
+        ]
         edge = np.concatenate([np.zeros(0, dtype=np.float32), *edges]).astype(np.float64)
     nan_left = np.array([not (feature.has_nans and feature.treatment == "AsTrue") for feature in document.features])
     split = np.where(is_leaf, 0, document.split)
     padded = np.append(edge, 0.0), np.append(owner, 0)
     feature = np.where(is_leaf, -1, padded[1][split])
+    is_category = ~is_leaf & categorical[np.maximum(feature, 0)]
     value = np.where(is_leaf[:, None], document.value * document.scale, 0.0)
     if not (
         np.all(np.isfinite(value)) and np.all((value == 0) == (np.where(is_leaf[:, None], document.value, 0) == 0))
@@ -134,11 +140,14 @@ def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> F
         left=document.left,
         right=document.right,
         default_left=~is_leaf & nan_left[np.maximum(feature, 0)],
-        kind=np.where(is_leaf, SplitKind.LEAF, SplitKind.NUMERIC).astype(np.uint8),
+        kind=np.select([is_leaf, is_category], [SplitKind.LEAF, SplitKind.CATEGORICAL], SplitKind.NUMERIC).astype(
+            np.uint8
+        ),
         missing=np.zeros(n_nodes, dtype=np.uint8),
         set_left=np.zeros(n_nodes, dtype=bool),
-        category_offset=np.zeros(n_nodes + 1, dtype=np.int64),
-        category=np.zeros(0, dtype=np.int32),
+        # one category goes right, all others left, missing ones (unknown to the model) too
+        category_offset=np.concatenate([[0], np.cumsum(is_category)]),
+        category=within[document.split[is_category]].astype(np.int32),
         value=value,
         tree_output=np.full(n_trees, 0 if n_outputs == 1 else -1, dtype=np.int32),
         tree_round=np.arange(n_trees, dtype=np.int32),
@@ -148,7 +157,10 @@ def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> F
         free_intercept=True,
         arithmetic=np.float64,
         comparison=Comparison.FLOAT32_LESS,
-        category_rule=CategoryRule.EXACT,
+        category_rule=CategoryRule.KNOWN,
+        feature_categories=tuple(f.hashes if f.is_categorical else None for f in document.features)
+        if categorical.any()
+        else (),
         slack=_last_addition(document.bias, value, document.offset),
         decision=decision,
         n_outputs=n_outputs,

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.parsers.catboost.category_hash import CODED, category_hash, category_key
 from pine_boost.parsers.catboost.document import CatboostDocument, read_document
 from pine_boost.parsers.catboost.read import PROBABILITY_LOSSES, native_json, read_catboost
 from pine_boost.parsers.catboost.write import write_document
@@ -56,27 +60,53 @@ def _save(native: Any) -> bytes:
     return write_document(read_document(native_json(native), live=True))
 
 
-def _predict(native: Any, X: Any, kind: str) -> npt.NDArray[Any]:
+def _predict(model: Model, native: Any, X: Any, kind: str) -> npt.NDArray[Any]:
+    native = _twin(model.document) if _is_coded(model.document, X) else native
     return np.asarray(native.predict(X, prediction_type=kind, thread_count=1))
 
 
+def _is_coded(document: CatboostDocument, X: Any) -> bool:
+    """Whether the categories of a table are texts that stand for hashes (see `tables.native`)."""
+    columns = [j for j, feature in enumerate(document.features) if feature.is_categorical]
+    return bool(columns) and hasattr(X, "iloc") and len(X) > 0 and str(X.iloc[0, columns[0]]).startswith(CODED)
+
+
+_TWINS: WeakKeyDictionary[CatboostDocument, Any] = WeakKeyDictionary()
+
+
+def _twin(document: CatboostDocument) -> Any:
+    """Return the same model with categories named by their hashes: the names behind the hashes are not known."""
+    if document not in _TWINS:
+        features = []
+        for feature in document.features:
+            hashes = tuple(category_hash(f"{CODED}{value}") for value in feature.hashes)
+            if len({*hashes, category_hash(f"{CODED}none")}) <= len(hashes):
+                raise UnsupportedModelError("Two categories of this CatBoost model cannot be told apart by name.")
+            features.append(replace(feature, hashes=hashes))
+        _TWINS[document] = _load(replace(document, features=tuple(features)))
+    return _TWINS[document]
+
+
 def _classes(model: Model, native: Any, X: Any) -> IntArray:
-    predicted = _predict(native, X, "Class").reshape(-1)
+    predicted = _predict(model, native, X, "Class").reshape(-1)
     return index_of(np.asarray(predicted.tolist()), model.forest.classes)
 
 
 def _scores(model: Model, native: Any, X: Any) -> npt.NDArray[Any]:
     if model.forest.objective in PROBABILITY_LOSSES:
-        return _predict(native, X, "Probability")[:, 1]
-    return _predict(native, X, "RawFormulaVal")
+        return _predict(model, native, X, "Probability")[:, 1]
+    return _predict(model, native, X, "RawFormulaVal")
 
 
 def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
-    margins = np.asarray(_predict(native, X, "RawFormulaVal"), dtype=np.float64)
+    margins = np.asarray(_predict(model, native, X, "RawFormulaVal"), dtype=np.float64)
     return margins.reshape(-1, model.forest.n_outputs), 0.0
 
 
 def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
+    if any(model.forest.feature_categories):
+        coded, twin = table(), _twin(model.document)
+        return lambda: twin.predict(coded, thread_count=1)
     values = np.ascontiguousarray(matrix, dtype=np.float32)
     return lambda: native.predict(values, thread_count=1)
 
@@ -92,7 +122,8 @@ def _monotone(model: Model) -> tuple[int, ...] | None:
 
 def _facts(model: Model) -> dict[str, Any]:
     document: CatboostDocument = model.document
-    return {"objective": document.loss, "labels": repr(document.labels), "cut": document.cut}
+    types = ["categorical" if feature.is_categorical else "numeric" for feature in document.features]
+    return {"objective": document.loss, "types": types, "labels": repr(document.labels), "cut": document.cut}
 
 
 TRAITS = Traits(
@@ -115,5 +146,7 @@ TRAITS = Traits(
     monotone=_monotone,
     facts=_facts,
     reader=lambda _: Reader.CATBOOST,
+    category_key=category_key,
     sums_from_zero=True,
+    keeps_whole_sets=True,
 )

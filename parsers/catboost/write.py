@@ -1,6 +1,7 @@
 """Write a checked document as CatBoost's JSON, so that CatBoost reads every number exactly.
 
-Borders and one-hot values that no split uses are left out, and the splits are numbered again.
+Borders that no split uses are left out, and the splits are numbered again. One-hot values all stay: they are all that
+a model knows of its categories.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ def write_document(document: CatboostDocument) -> bytes:
     UnsupportedModelError
         No power of two was found for which every leaf value has a text that CatBoost reads exactly.
     """
-    used = np.unique(document.split[~document.is_leaf])
     owner, within = document.split_tables()
+    categorical = np.array([feature.is_categorical for feature in document.features])
+    used = np.union1d(document.split[~document.is_leaf], np.flatnonzero(categorical[owner]))
     order = native_order(document.features)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))

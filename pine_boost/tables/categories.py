@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.parsers.traits import Reader, traits_of
+from pine_boost.parsers.traits import Reader, plain_key, traits_of
 from pine_boost.tables.numbers import is_missing
 from pine_boost.tables.schema import InputSchema, listing
 
@@ -34,6 +34,8 @@ def recode(
         used = np.arange(len(own_values))  # XGBoost rejects an unknown number even if no row has it
     table = np.full(len(own_values) + 1, np.nan)  # the last entry is for missing
     table[used] = code_of(np.array(own_values, dtype=object)[used], known, schema, label)
+    if schema.reader is Reader.CATBOOST and np.any(own_codes < 0):
+        raise InvalidInputError(f"The {label} has missing categories, which CatBoost does not take; give them a name.")
     codes: FloatArray = table[np.where(own_codes < 0, len(own_values), own_codes)]
     if not np.isnan(schema.missing_value):
         codes[own_codes == schema.missing_value] = np.nan
@@ -47,12 +49,12 @@ def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema,
             raise refuse_unencoded(str(values.dtype), known, label)
         distinct, inverse = np.unique(values, return_inverse=True)
         return code_of(distinct.astype(object), known, schema, label)[inverse]
-    code_of_value = {_key(category): float(code) for code, category in enumerate(known)}
+    code_of_value = {plain_key(category): float(code) for code, category in enumerate(known)}
     codes, traits = np.full(len(values), np.nan), traits_of(schema.library)
     for row, value in enumerate(values):
-        if is_missing(value):
+        if is_missing(value) and schema.reader is not Reader.CATBOOST:  # which takes no missing category
             continue
-        code = code_of_value.get(_key(value))
+        code = code_of_value.get(traits.category_key(value))
         if code is not None:
             codes[row] = code
         elif traits.refuses_unknown_categories:
@@ -67,7 +69,7 @@ def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema,
                 f"The {label} holds {value!r}, a category the model was not trained on; it knows "
                 f"{listing(known)}. {traits.title} {native}."
             )
-        # LightGBM and HistGradientBoosting turn an unknown category into missing
+        # LightGBM and HistGradientBoosting turn an unknown category into missing; CatBoost goes the same way for both
     return codes
 
 
@@ -134,8 +136,3 @@ def refuse_unstored(label: str) -> InvalidInputError:
         f"The {label} is categorical, but the model stores no categories for it; pass the codes "
         "it was trained on as numbers."
     )
-
-
-def _key(value: Any) -> Any:
-    """Return a dictionary key: 1, 1.0, np.int64(1) and True are one category, "1" is not (see `check_booleans`)."""
-    return value.item() if isinstance(value, np.generic) else value

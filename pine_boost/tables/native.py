@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray
-from pine_boost.parsers.traits import traits_of
+from pine_boost.parsers.catboost.category_hash import CODED
+from pine_boost.parsers.traits import Reader, traits_of
 from pine_boost.tables.rows import is_large, large_head
 from pine_boost.tables.schema import InputSchema
 
@@ -45,6 +46,8 @@ def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
     If the library accepts bare codes (XGBoost), the matrix itself is the table: in a frame, a code
     without a known category would become NaN, which is a different input.
     """
+    if schema.reader is Reader.CATBOOST and any(schema.feature_categories):
+        return _coded_frame(matrix, schema)
     is_plain = schema.feature_names is None and not any(schema.feature_categories)
     if is_plain or traits_of(schema.library).takes_codes:
         return matrix
@@ -61,6 +64,21 @@ def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
             codes = np.where(inside, np.where(inside, values, 0), -1).astype(np.int64)
             values = pd.Categorical.from_codes(codes, categories=list(known))
         columns[schema.name_of(feature)] = values
+    return pd.DataFrame(columns)
+
+
+def _coded_frame(matrix: FloatArray, schema: InputSchema) -> Any:
+    """Replace codes by texts that stand for the hashes that a CatBoost model stores."""
+    import pandas as pd
+
+    columns: dict[Any, Any] = {}
+    for feature in range(schema.n_features):
+        known, values = schema.categories_of(feature), matrix[:, feature]
+        if known is not None:
+            texts = np.array([*(f"{CODED}{value}" for value in known), f"{CODED}none"], dtype=object)
+            inside = (values >= 0) & (values < len(known)) & (values == np.floor(values))
+            values = texts[np.where(inside, values, len(known)).astype(np.int64)]
+        columns[feature if schema.feature_names is None else schema.feature_names[feature]] = values
     return pd.DataFrame(columns)
 
 

@@ -20,6 +20,9 @@ from pine_boost.native.predict import original_bytes, predict_classes, predict_m
 from pine_boost.parsers import read_model
 from pine_boost.parsers.catboost.decimals import as_loaded, text_of
 from pine_boost.parsers.catboost.read import native_json
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import CATBOOST_QUIET, built, make_table
 
@@ -212,7 +215,8 @@ def _mutate(document: Document, source: random.Random) -> None:
 
 def _attack(seeds: range, folder: Path) -> tuple[int, int]:
     """Edited files: what is read is loaded by CatBoost, with the same margins; numbers read and refused."""
-    sources = [native_json(KINDS[name]()) for name in ("binary", "3 classes", "lossguide", "regressor")]
+    models = [*(KINDS[name]() for name in ("binary", "3 classes", "lossguide", "regressor")), one_hot()]
+    sources = [native_json(model) for model in models]
     n_read = 0
     for seed in seeds:
         document = json.loads(sources[seed % len(sources)])
@@ -224,6 +228,9 @@ def _attack(seeds: range, folder: Path) -> tuple[int, int]:
             continue
         X = hard_rows(model.forest, 100, seed)
         expected = native_margins(model.forest, X)
+        if any(model.forest.feature_categories):
+            X = _table(100, seed)
+            expected = native_margins(model.forest, to_matrix(X, schema_of(model.forest)))
         assert np.array_equal(raw(loaded(contents, folder), X), expected), seed
         assert np.array_equal(raw(loaded(original_bytes(model), folder), X), expected), seed
         n_read += 1
@@ -253,3 +260,66 @@ def test_damaged_bytes_never_raise_another_error() -> None:
             read_model(bytes(damaged))
         except PineBoostError:
             continue
+
+
+def _table(n_rows: int, seed: int = 0) -> Any:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(size=(n_rows, 2)).round(1)
+    numbers[rng.random(numbers.shape) < 0.1] = np.nan
+    towns = rng.choice(["ulm", "bonn", "kiel", "köln", "x" * 70], n_rows)
+    return pandas.DataFrame({"a": numbers[:, 0], "town": towns, "b": numbers[:, 1], "k": rng.integers(-1, 3, n_rows)})
+
+
+@cache
+def one_hot(n_classes: int = 2, **options: Any) -> Any:
+    table = _table(500)
+    score = table.a.fillna(0) + (table.town == "ulm") - (table.k == 2) * table.b.fillna(1)
+    y = np.digitize(score, [0.2, 1.0][: n_classes - 1])
+    own = {**CATBOOST_QUIET, "iterations": 10, "one_hot_max_size": 9, "cat_features": ["town", "k"], **options}
+    return catboost.CatBoostClassifier(**own).fit(table, y)
+
+
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_one_hot_categories(policy: str, n_classes: int) -> None:
+    native, table = one_hot(n_classes, grow_policy=policy), _table(400, seed=1)
+    live = read_model(native)
+    file, schema = read_model(original_bytes(live)), schema_of(live.forest)
+    unseen = table.assign(town=np.resize(["ulm", "", "ULM", "y" * 65], 400), k=np.resize([2, 9, -1, 10**12], 400))
+    scorer = pine_boost.accelerate_booster(native).scorer
+    typed = table.astype({"town": "category", "k": "category"})
+    for X in (table, unseen, typed, table.astype({"k": str}), table.to_numpy(dtype=object)):
+        expected, matrix = raw(native, X), to_matrix(X, schema)
+        assert np.array_equal(native_margins(live.forest, matrix), expected)
+        assert np.array_equal(predict_margins(file, X)[0], expected)
+        assert np.array_equal(scorer.predict(X), native.predict(X).reshape(-1))
+        coded = as_table(matrix, schema)  # categories named by their hashes, for a model with these names
+        assert np.array_equal(predict_margins(live, coded)[0], expected)
+        assert np.array_equal(to_matrix(coded, schema), matrix, equal_nan=True)
+
+
+def test_a_pruned_model_with_one_hot_categories_is_verified_from_files(tmp_path: Path) -> None:
+    native, fit, cal, fresh = one_hot(), _table(400, seed=2), _table(400, seed=3), _table(2000, seed=4)
+    result = pine_boost.prune_booster(native, fit, cal, alpha=0.4, time_limit=20)
+    assert result.status == "CERTIFIED"
+    assert result.certificate.grid >= 0
+    inside = result.region.contains(fresh)
+    assert inside.sum() > 500
+    assert np.array_equal(result.model.predict(fresh[inside]), native.predict(fresh[inside]))
+    result.save(tmp_path / "result")
+    (tmp_path / "original.json").write_bytes(original_bytes(read_model(native)))
+    files = [tmp_path / "result" / name for name in ("model.json", "region.json", "certificate.json")]
+    assert pine_boost.verify(tmp_path / "original.json", *files).agrees
+    compressed = pine_boost.compress_booster(native, fit, cal, fidelity=0.9)
+    assert read_model(compressed.model).forest.n_leaves < read_model(native).forest.n_leaves
+    simplified = pine_boost.simplify(native).model
+    assert np.array_equal(raw(simplified, fresh), raw(native, fresh))
+
+
+@pytest.mark.parametrize("column", [[1.0, 2.0], [None, "ulm"], [True, False]])
+def test_categories_that_catboost_does_not_take(column: list[Any]) -> None:
+    X = _table(2).astype({"town": object})
+    X["town"] = np.array(column, dtype=object)
+    with pytest.raises(InvalidInputError, match="text and whole numbers as categories"):
+        to_matrix(X, schema_of(read_model(one_hot()).forest))

@@ -16,6 +16,7 @@ import pine_boost
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.native.predict import load_native, original_bytes
 from pine_boost.parsers import read_model
+from pine_boost.parsers.catboost.category_hash import category_hash
 from pine_boost.parsers.traits import LIBRARIES, Traits, describe, traits_of
 
 xgboost = pytest.importorskip("xgboost")
@@ -41,7 +42,8 @@ def _fitted(library: str) -> Any:
         return model.set_params(enable_categorical=True).fit(frame, label)
     if library == "catboost":
         model = catboost.CatBoostClassifier(iterations=3, verbose=0, thread_count=1, allow_writing_files=False)
-        return model.fit(frame.iloc[:, :3], label)
+        model.set_params(one_hot_max_size=9, cat_features=["town"])
+        return model.fit(frame.astype({"town": str}), label)
     if library == "lightgbm":
         return lightgbm.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(frame, label)
     model = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype")
@@ -54,9 +56,12 @@ def test_facts_are_canonical_and_whole(library: str) -> None:
     facts = describe(model)
     assert json.loads(json.dumps(facts)) == facts
     assert list(facts) == sorted(facts)
-    assert facts["features"] == ["height", "weight", "age", "town"][: 3 if library == "catboost" else 4]
+    assert facts["features"] == ["height", "weight", "age", "town"]
     towns = [None, None, None, ["str:ulm", "str:bonn", "str:kiel"]]
-    known = {"sklearn": [*towns[:3], ["str:bonn", "str:kiel", "str:ulm"]], "catboost": []}
+    known = {
+        "sklearn": [*towns[:3], ["str:bonn", "str:kiel", "str:ulm"]],
+        "catboost": [*towns[:3], [f"int:{category_hash('bonn')}"]],
+    }
     assert facts["categories"] == known.get(library, towns)
     assert facts["classes"] == ["int:0", "int:1"]
     assert facts["missing"] == ("-1.0" if library == "xgboost" else "nan")
