@@ -169,6 +169,8 @@ class Option:
         The name with dashes by default; empty where the command line has none.
     metavar : str
     choices : tuple of str
+    otherwise : str
+        What a default of None means, in the help text.
     """
 
     key: str
@@ -178,6 +180,7 @@ class Option:
     flag: str | None = None
     metavar: str = "FILE"
     choices: tuple[str, ...] = ()
+    otherwise: str = ""
 
     @property
     def name(self) -> str:
@@ -210,12 +213,21 @@ class Option:
         )
         return "\n".join([f"{indent}{self.name} : {kind}", *lines])
 
-    def help(self, call: str = "") -> str:
-        """The help text of the flag: one sentence and the default."""
+    @property
+    def default_in_words(self) -> str:
+        """The default as the help text shows it; empty for switches and required options."""
+        if self.default is None:
+            return self.otherwise
+        if self.default is REQUIRED or self.default is False:
+            return ""
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+    def help(self, call: str = "", remark: str | None = None) -> str:
+        """The help text of the flag: one sentence and the default, or another remark in its place."""
         text = _text_of(call, self.name)[1].format_map(_Flags()).split(". ")[0].rstrip(".")
-        is_shown = not any(self.default is hidden for hidden in (None, REQUIRED, False))
-        default = f"{self.default:g}" if isinstance(self.default, float) else self.default
-        return f"{text} (default: {default}).".replace("%", "%%") if is_shown else f"{text}.".replace("%", "%%")
+        if remark is None:
+            remark = f"default: {self.default_in_words}" if self.default_in_words else ""
+        return f"{text} ({remark}).".replace("%", "%%") if remark else f"{text}.".replace("%", "%%")
 
 
 class _Names(dict[str, str]):
@@ -361,6 +373,8 @@ compress_booster.tolerance : float, optional
 y_val : labels, optional
     Labels of {X_val}, as the model predicts them; needed for ``max_loss``. Without it they only give the accuracy of
     both models on {X_val}.
+label : str, optional
+    Column of {X_val} with the labels, for the loss before and after.
 max_loss : float, optional
     How much larger the expected loss may become: 0.005 allows an accuracy that is lower by 0.005. Then this is what is
     tested and promised (NON_INFERIOR), and not that answers are kept.
@@ -445,20 +459,20 @@ TABLE = {
         Option("indifference", 0.0, _parse_indifference, _require_indifference, metavar="SHARE"),
         Option("objective", "l0", choices=OBJECTIVES),
         Option("unit", "round", choices=UNITS),
-        Option("reweight", None, choices=REWEIGHTS),
-        Option("threshold", None, float, metavar="P"),
-        Option("domain", None, metavar="FILE.json"),
+        Option("reweight", None, choices=REWEIGHTS, otherwise="leaf where leaf values are free, else tree"),
+        Option("threshold", None, float, metavar="P", otherwise="the model's own decision"),
+        Option("domain", None, metavar="FILE.json", otherwise="nothing is known"),
         Option("fidelity", 0.99, float, require_share, metavar="SHARE"),
         Option("confidence", 0.95, float, require_share, metavar="SHARE"),
-        Option("tolerance", None, float, _require_tolerance, metavar="T"),
-        Option("time_limit", None, float, require_seconds, metavar="SECONDS"),
+        Option("tolerance", None, float, _require_tolerance, metavar="T", otherwise="none"),
+        Option("time_limit", None, float, require_seconds, metavar="SECONDS", otherwise="no limit"),
         Option("n_jobs", 1, int, worker_count, "--jobs", "N"),
         Option("random_state", 0, int, _require_seed, "--seed", "N"),
         Option("callback", None, check=_require_callback, flag=""),
         Option("verbose", None, check=_require_bool_or_none, flag=""),
         Option("allow_overlap", False, check=_require_bool),
-        Option("segments", None, metavar="COLUMN"),
-        Option("spent", None),
+        Option("segments", None, metavar="COLUMN", otherwise="none"),
+        Option("spent", None, otherwise="none"),
         Option("trust_pickle", False, check=_require_bool),
         Option("fold_constants", False, check=_require_bool),
         Option("estimator", None, flag=""),
@@ -468,14 +482,22 @@ TABLE = {
         Option("folder", flag=""),
         Option("method", "prune", choices=METHODS),
         Option("options", None, flag=""),
-        Option("dask", None, metavar="ADDRESS"),
+        Option("dask", None, metavar="ADDRESS", otherwise="this machine"),
         Option("reports", False, check=_require_bool),
         Option("sweep.X_fit", flag="--fit"),
         Option("compress_booster.X_fit", flag="--fit"),
-        Option("compress_booster.fidelity", None, float, _require_optional_share, metavar="SHARE"),
+        Option(
+            "compress_booster.fidelity",
+            None,
+            float,
+            _require_optional_share,
+            metavar="SHARE",
+            otherwise="0.99 without max_loss",
+        ),
         Option("minimize", "work", choices=("work", "leaves", "trees")),
         Option("y_val", None, flag=""),
-        Option("max_loss", None, float, _require_optional_share, metavar="LOSS"),
+        Option("max_loss", None, float, _require_optional_share, metavar="LOSS", otherwise="none"),
+        Option("label", None, metavar="COLUMN", otherwise="none"),
         Option("loss", "error", check=_anything, choices=("error", "brier", "squared")),
         Option("loss_range", None, float, _require_tolerance, metavar="ERROR"),
         Option("accelerate_booster.X_val", None, flag="--val"),
@@ -654,3 +676,13 @@ class AccelerateOptions:
 
     def __post_init__(self) -> None:
         _check(self)
+
+
+_KINDS = {"prune": Options, "compress": CompressOptions, "accelerate": AccelerateOptions}
+
+
+def fleet_options(method: str) -> tuple[str, ...]:
+    """The options that a job of a fleet may have; it has one process, whose output nobody reads."""
+    names = (entry.name for entry in fields(_KINDS[method]))
+    labels = ["label"] if method == "compress" else []  # tables come from files, labels as one of their columns
+    return (*(name for name in names if name not in ("callback", "verbose", "n_jobs")), *labels, "spent")

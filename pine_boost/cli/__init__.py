@@ -22,7 +22,7 @@ COMMANDS = {
     "prune": "prune a model and certify that it predicts the same classes",
     "compress": "make a model much smaller and test it on unseen rows",
     "accelerate": "write a scorer that gives the model's own classes in microseconds",
-    "fleet": "prune or compress many models",
+    "fleet": "prune, compress or accelerate many models",
     "sweep": "prune a model for many alphas",
     "survey": "show which smaller models are achievable, with which promise",
     "simplify": "write the same model with fewer nodes, without data",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.options import Options, flag_of, option_of, require_seconds
+from pine_boost.options import Option, Options, flag_of, option_of, require_seconds
 from pine_boost.progress import Progress
 
 SEARCH = tuple(entry.name for entry in fields(Options) if entry.name != "allow_overlap")
@@ -32,18 +32,22 @@ def add_options(parser: Any, call: str, names: Iterable[str], **defaults: Any) -
     for name in names:
         option = option_of(call, name)
         option = replace(option, default=defaults.get(name, option.default))
-        if not option.flag_name:
-            continue
-        how: dict[str, Any] = {"dest": option.name, "help": option.help(call)}
-        if option.default is False:
-            how["action"] = "store_true"
-        else:
-            how["default"] = option.default if option.has_default else None
-            how["required"] = not option.has_default
-            how |= {"choices": option.choices} if option.choices else {"type": option.parse, "metavar": option.metavar}
-            if option.name == "threshold":
-                how["action"] = "append"
-        parser.add_argument(option.flag_name, **how)
+        if option.flag_name:
+            add_option(parser, option, option.help(call))
+
+
+def add_option(parser: Any, option: Option, text: str) -> None:
+    """Add the flag of one option with its help text."""
+    how: dict[str, Any] = {"dest": option.name, "help": text}
+    if option.default is False:
+        how["action"] = "store_true"
+    else:
+        how["default"] = option.default if option.has_default else None
+        how["required"] = not option.has_default
+        how |= {"choices": option.choices} if option.choices else {"type": option.parse, "metavar": option.metavar}
+        if option.name == "threshold":
+            how["action"] = "append"
+    parser.add_argument(option.flag_name, **how)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

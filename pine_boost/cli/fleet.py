@@ -1,4 +1,4 @@
-"""``pine-boost fleet``: prune or compress many models, on this machine or on a Dask cluster.
+"""``pine-boost fleet``: prune, compress or accelerate many models, on this machine or on a Dask cluster.
 
 Writes a folder per job, summary.csv and summary.html; a second run does only what is not done. Exit
 code 1 if a job failed, 2 if none failed but one holds no promise, 130 after Ctrl-C.
@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict, replace
 from typing import Any
 
 from pine_boost.cli import INTERRUPTED, flags
-from pine_boost.options import AccelerateOptions, CompressOptions, Options, option_of
+from pine_boost.options import METHODS, Option, fleet_options, option_of
 
 EXAMPLES = """examples:
   pine-boost fleet jobs.csv -o smaller --alpha 0.1 --time-limit 60
   pine-boost fleet models/ -o smaller --workers 4
   pine-boost fleet jobs.csv -o smaller --method compress --fidelity 0.99 --dask tcp://scheduler:8786
 
-jobs.csv has the columns name, model, fit and cal (prune) or val (compress); paths are relative to
+jobs.csv has the columns name, model, fit and cal (prune) or val (compress, accelerate); paths are relative to
 it. Further columns named after options (alpha, time_limit, ...) hold for their job. A folder has a
 folder for each job, with model.*, fit.*, cal.* or val.*."""
 _RUN = ("method", "n_jobs", "dask", "reports", "trust_pickle")
-_NAMES = {entry.name: None for kind in (Options, CompressOptions, AccelerateOptions) for entry in fields(kind)}
-_FOR_ALL = [name for name in _NAMES if name != "n_jobs" and option_of("", name).flag_name]
+# every option of prune, compress and accelerate that has a flag, with its entry in the table for each method
+_FOR_ALL: dict[str, dict[str, Option]] = {}
+for _method in METHODS:
+    for _name in fleet_options(_method):
+        if (_option := option_of(f"{_method}_booster", _name)).flag_name:
+            _FOR_ALL.setdefault(_name, {})[_method] = _option
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +36,24 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("jobs", metavar="JOBS", help="CSV file with a line per job, or folder with a folder per job.")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="Folder to write.")
     flags.add_options(parser, "run_fleet", _RUN)
-    group = parser.add_argument_group("options for all jobs (the defaults are those of the method)")
-    unset = {name: None for name in _FOR_ALL if option_of("", name).default is not False}
-    flags.add_options(group, "", _FOR_ALL, **unset)
+    group = parser.add_argument_group("options for all jobs")
+    for name, options in _FOR_ALL.items():
+        method, option = next(iter(options.items()))
+        unset = replace(option, default=False if option.default is False else None)
+        flags.add_option(group, unset, option.help(f"{method}_booster", _remark(name)))
     flags.add_json(parser)
+
+
+def _remark(name: str) -> str:
+    """The methods that have an option, unless all do, and its default in each."""
+    options = _FOR_ALL[name]
+    methods = "" if len(options) == len(METHODS) else ", ".join(options)
+    defaults = {option.default_in_words: method for method, option in options.items()}
+    if len(defaults) > 1:
+        shown = ", ".join(f"{word} for {method}" for word, method in defaults.items())
+    else:
+        shown = next(iter(defaults))
+    return "; ".join(part for part in (methods, f"default: {shown}" if shown else "") if part)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -95,7 +95,9 @@ def read_loss(parsed: Model, options: CompressOptions, y_val: Any, n_rows: int) 
     if y_val is None:
         if options.max_loss is None:
             return None
-        raise InvalidInputError("max_loss needs the labels of X_val: pass y_val.", option=("max_loss", "y_val"))
+        raise InvalidInputError(
+            "max_loss needs the labels of X_val: pass y_val.", option=("max_loss", "y_val", "X_val")
+        )
     is_matrix = not isinstance(options.loss, str)
     kind = COSTS if is_matrix else options.loss
     if (kind == SQUARED) == parsed.forest.decides:

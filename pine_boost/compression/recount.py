@@ -193,7 +193,7 @@ def _read_labels(record: CompressionRecord, before: Model, y_val: Any, n_rows: i
         return None
     if y_val is None:
         raise InvalidInputError(
-            "The record is about a loss on labelled rows; pass y_val, the labels of X_val.", option="y_val"
+            "The record is about a loss on labelled rows; pass y_val, the labels of X_val.", option=("y_val", "X_val")
         )
     kind: Any = record.loss_costs or record.loss
     options = CompressOptions(max_loss=record.max_loss, loss=kind, loss_range=record.loss_range)

@@ -7,28 +7,21 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import read_limited
-from pine_boost.options import TABLE, AccelerateOptions, CompressOptions, Options
+from pine_boost.options import METHODS, Option, fleet_options, option_of
 
 TABLES = {"prune": ("fit", "cal"), "compress": ("fit", "val"), "accelerate": ("fit", "val")}
 SUMMARIES = SUMMARY_CSV, SUMMARY_HTML = "summary.csv", "summary.html"
 FILES = ("domain", "spent")  # options that name a file
 _PATHS = ("model", "fit", "cal", "val")
-_KINDS = {"prune": Options, "compress": CompressOptions, "accelerate": AccelerateOptions}
-_NOT_HERE = ("callback", "verbose", "n_jobs")  # a job has one process, whose output nobody reads
 _LIST_LIMIT = 2**26
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MODEL_SUFFIXES = (".json", ".ubj", ".txt", ".pkl", ".pickle", ".joblib")
-
-
-def options_of(method: str) -> tuple[str, ...]:
-    """The options that a job of this method may have."""
-    return (*(entry.name for entry in fields(_KINDS[method]) if entry.name not in _NOT_HERE), "spent")
 
 
 @dataclass(frozen=True)
@@ -132,7 +125,9 @@ def _from_csv(path: Path) -> list[Job]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError(f"{path} is not a CSV file of jobs: {error}.") from error
     columns = list(lines.fieldnames or ())
-    known = {name: None for method in TABLES for name in options_of(method)}
+    known: dict[str, Option] = {}
+    for method in METHODS:
+        known |= {n: option_of(f"{method}_booster", n) for n in fleet_options(method) if n not in known}
     unknown = [column for column in columns if column not in ("name", *_PATHS, *known)]
     if unknown or "name" not in columns or "model" not in columns:
         raise InvalidInputError(
@@ -149,14 +144,14 @@ def _from_csv(path: Path) -> list[Job]:
                 raise InvalidInputError(f"{path}, line {number}: {column} is empty.")
         base = path.resolve().parent
         cells |= {what: str(base / cells[what]) for what in (*_PATHS, *FILES) if what in cells}
-        options = {name: _value(name, cells.pop(name), f"{path}, line {number}") for name in known if name in cells}
+        options = {n: _value(known[n], cells.pop(n), f"{path}, line {number}") for n in known if n in cells}
         jobs.append(Job(**cells, options=options))
     return jobs
 
 
-def _value(name: str, cell: str, where: str) -> Any:
+def _value(option: Option, cell: str, where: str) -> Any:
     """The value of an option in a cell; several thresholds have spaces between them."""
-    option = TABLE[name]
+    name = option.name
     try:
         if option.default is False:
             return {"true": True, "false": False}[cell.lower()]

@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import socket
-import tempfile
 import threading
 import time
 from asyncio import CancelledError
@@ -28,21 +27,12 @@ from typing import Any
 from pine_boost._version import __version__
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
 from pine_boost.files import UNFINISHED, clear_errors, require_writable, write_file, write_folder
-from pine_boost.fleet.jobs import (
-    FILES,
-    SUMMARY_CSV,
-    SUMMARY_HTML,
-    TABLES,
-    Job,
-    absolute_files,
-    check_jobs,
-    options_of,
-    read_jobs,
-)
+from pine_boost.fleet.jobs import FILES, SUMMARY_CSV, SUMMARY_HTML, TABLES, Job, absolute_files, check_jobs, read_jobs
 from pine_boost.json_fields import FieldError, parse
 from pine_boost.notebooks import text_html
-from pine_boost.options import counted, option_of
+from pine_boost.options import counted, fleet_options, option_of
 from pine_boost.report.pages import beginning_of, render
+from pine_boost.scoring.scorer_folder import scorer_files
 
 RECORD = "job.json"
 FORMAT = "pine_boost fleet job"
@@ -235,8 +225,8 @@ def run_fleet(
 
 
 def _check_options(policy: Policy, jobs: Iterable[Job]) -> None:
-    """Raise for options that the method does not have, or that cannot be written down."""
-    known = options_of(policy.method)
+    """Raise for options that the method does not have or accept, or that cannot be written down."""
+    known = fleet_options(policy.method)
     for where, options in [("options", policy.options), *((f"Job {job.name!r}", job.options) for job in jobs)]:
         odd = sorted(set(options) - set(known))
         if odd:
@@ -248,6 +238,8 @@ def _check_options(policy: Policy, jobs: Iterable[Job]) -> None:
                 f"{where}: a value cannot be written down ({error}); use numbers, text, lists and paths, so that a "
                 "later run can tell whether a job is done."
             ) from error
+    for name, value in policy.options.items():  # a job's own values fail with the job
+        option_of(f"{policy.method}_booster", name).require(value)
 
 
 def _require_own_summaries(folder: Path) -> None:
@@ -385,13 +377,16 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
         job.model, threshold=options.get("threshold"), trust_pickle=policy.trust_pickle, decision=decision
     )
     given.require_writable()
-    paths = (getattr(job, what) for what in TABLES[policy.method])
-    tables = [given.read_rows(path) if path else None for path in paths]
+    paths = [getattr(job, what) for what in TABLES[policy.method]]
+    label = options.pop("label", None)
+    tables = [given.read_rows(path) if path else None for path in (paths if label is None else paths[:1])]
+    if label is not None:
+        labelled = given.read_table(paths[1], label)
+        tables.append(labelled.X)
+        options["y_val"] = labelled.y
     result = getattr(pine_boost, f"{policy.method}_booster")(given.source, *tables, verbose=False, **options)
     if policy.method == "accelerate":
-        with tempfile.TemporaryDirectory() as scratch:
-            saved = result.save(Path(scratch) / "scorer")
-            return result, {path.name: path.read_bytes() for path in saved.iterdir()}
+        return result, dict(scorer_files(result.scorer.parts, result.facts))
     if policy.reports and policy.method == "compress":
         return result, dict(result.files(tables[1]))
     files = dict(result.files())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
@@ -13,13 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pine_boost import InvalidInputError, Region, load_scorer, verify
+from pine_boost import InvalidInputError, Region, load_scorer, survey, verify
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.cli import main
+from pine_boost.cli import build_parser, main
 from pine_boost.fleet import Job, read_jobs, run_fleet
-from pine_boost.fleet.jobs import options_of
 from pine_boost.fleet.run import Policy, run_job
-from pine_boost.options import Options
+from pine_boost.options import Options, fleet_options, option_of
 from tests.support.command_line import words
 
 ensemble = pytest.importorskip("sklearn.ensemble")
@@ -50,6 +50,11 @@ def place(tmp_path_factory) -> Path:
     with (folder / "jobs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["name", "model", "fit", "cal"], *rows])
     return folder
+
+
+def subcommands() -> dict[str, argparse.ArgumentParser]:
+    actions = build_parser()._actions
+    return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
 
 def inodes(folder: Path) -> dict[str, int]:
@@ -259,8 +264,13 @@ def test_options_that_cannot_be_run_are_refused(place, tmp_path):
         run_fleet(jobs, tmp_path / "out", options={"domain": object()})
     with pytest.raises(InvalidInputError, match="no jobs"):
         run_fleet([], tmp_path / "out")
-    found = run_fleet(jobs, tmp_path / "out", options={"alpha": 7}, n_jobs=1)
-    assert len(found.failed) == 3
+    with pytest.raises(InvalidInputError, match="alpha must be a number"):
+        run_fleet(jobs, tmp_path / "out", options={"alpha": 7}, n_jobs=1)
+    with pytest.raises(InvalidInputError, match="prune does not have"):
+        run_fleet(jobs, tmp_path / "out", options={"minimize": "work"}, n_jobs=1)
+    assert not (tmp_path / "out").exists()
+    wrong = [replace(job, options={"alpha": 7}) for job in read_jobs(jobs)]
+    assert len(run_fleet(wrong, tmp_path / "out", n_jobs=1).failed) == 3
 
 
 def test_compressing_needs_rows_to_validate_on(place, tmp_path):
@@ -279,9 +289,61 @@ def test_compressing_needs_rows_to_validate_on(place, tmp_path):
     assert [row.done_before for row in again.rows] == [False, True]
 
 
+def test_the_command_takes_every_option_of_the_three_methods(place, tmp_path, capsys):
+    fleet = subcommands()["fleet"]
+    flags = {flag for action in fleet._actions for flag in action.option_strings}
+    for method in ("prune", "compress", "accelerate"):
+        names = {option_of(f"{method}_booster", name).flag_name for name in fleet_options(method)}
+        assert names - {""} <= flags
+        own = {flag for action in subcommands()[method]._actions for flag in action.option_strings}
+        of_one_model = {"--fit", "--cal", "--val", "--test", "--label", "--force", "--no-report", "--jobs", "--speedup"}
+        assert own - of_one_model <= flags
+    shown = {action.dest: action.help for action in fleet._actions}
+    assert "for compress, 1 for accelerate" in shown["fidelity"]
+    assert shown["minimize"].endswith(f"(compress; default: {option_of('compress_booster', 'minimize').default}).")
+    rows = np.load(place / "de" / "cal.npy")
+    np.save(tmp_path / "val.npy", rows)
+    (tmp_path / "jobs.csv").write_text(f"name,model,fit,val\nde,{place}/de/model.pkl,{place}/de/fit.npy,val.npy\n")
+    command = [
+        "fleet",
+        str(tmp_path / "jobs.csv"),
+        "-o",
+        str(tmp_path / "out"),
+        "--method",
+        "compress",
+        "--workers",
+        "1",
+    ]
+    command += ["--trust-pickle", "--fidelity", "0.9", "--tolerance", "0.3", "--minimize", "trees"]
+    assert main(command) in (0, 2)
+    record = json.loads((tmp_path / "out" / "de" / "compression.json").read_text())
+    assert (record["tolerance"], record["minimize"], record["fidelity"]) == (0.3, "trees", 0.9)
+    model = pickle.loads((place / "de" / "model.pkl").read_bytes())
+    labelled = "\n".join(
+        ",".join(map(repr, [*row, int(label)])) for row, label in zip(rows.tolist(), model.predict(rows), strict=True)
+    )
+    (tmp_path / "val.csv").write_text(f"a,b,c,d,e,target\n{labelled}\n")
+    (tmp_path / "labels.csv").write_text(
+        f"name,model,fit,val,label\nde,{place}/de/model.pkl,{place}/de/fit.npy,val.csv,target\n"
+    )
+    policy = ["--method", "compress", "--workers", "1", "--trust-pickle", "--max-loss", "0.1"]
+    assert main(["fleet", str(tmp_path / "labels.csv"), "-o", str(tmp_path / "by-loss"), *policy]) in (0, 2)
+    record = json.loads((tmp_path / "by-loss" / "de" / "compression.json").read_text())
+    assert (record["max_loss"], record["status"]) == (0.1, "NON_INFERIOR")
+    looked = survey(
+        pickle.loads((place / "de" / "model.pkl").read_bytes()), np.load(place / "de" / "fit.npy"), rows, time_limit=2
+    )
+    looked.save(tmp_path / "survey.json")
+    capsys.readouterr()
+    assert main([*command, "--spent", str(tmp_path / "survey.json")]) == 1
+    assert "survey" in capsys.readouterr().err
+
+
 def test_every_option_may_be_given_per_job_or_for_all(place, tmp_path):
     """A column of jobs.csv holds for its job and takes precedence over the policy."""
-    assert set(options_of("prune")) == {f.name for f in fields(Options)} - {"callback", "verbose", "n_jobs"} | {"spent"}
+    assert set(fleet_options("prune")) == {f.name for f in fields(Options)} - {"callback", "verbose", "n_jobs"} | {
+        "spent"
+    }
     (tmp_path / "domain.json").write_text('{"never_missing": true}')
     (tmp_path / "jobs.csv").write_text(
         "name,model,fit,cal,alpha,objective,threshold,allow_overlap,domain\n"
