@@ -11,7 +11,7 @@ from benchmarks.frames import markdown, texts, values
 from benchmarks.glance import DEFAULT, SMALL
 from benchmarks.ledger import commits_of
 from benchmarks.runner import RESULTS, read_rows
-from benchmarks.size_tables import library_table
+from benchmarks.size_tables import library_table, what_to_expect
 from benchmarks.tables import growth, limits, lossless
 
 
@@ -161,12 +161,11 @@ def slow_tests(results: Path) -> str:
 
 SLOW_TESTS = Block("docs/robustness.md", "slow tests", slow_tests)
 DOCS = (
-    Block("docs/index.md", "size against kept classes", at_a_glance),
-    Block("docs/promises.md", "size against kept classes", at_a_glance),
     Block("docs/compress.md", "compressed models", compressed),
     Block("docs/guarded.md", "guarded models", guarded),
     Block("docs/fleet.md", "fleets", fleet),
     Block("docs/simplify.md", "simplified models", simplified),
+    Block("docs/limits.md", "what to expect", what_to_expect),
     Block("docs/limits.md", "growth", growing),
     Block("docs/limits.md", "limits", limited),
     SLOW_TESTS,

@@ -1,4 +1,4 @@
-"""Write the figure and one table per promise into the README, and the tables of docs/ (python -m benchmarks.readme)."""
+"""Write the table of the README and the figure and tables of docs/ (python -m benchmarks.readme)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from benchmarks.data import ROOT
-from benchmarks.frames import ANSWER_TIMES, Rows, answer_times, main_cells, texts, where
+from benchmarks.frames import ANSWER_TIMES, Rows, answer_times, main_cells, markdown, mean, number, texts, where
 from benchmarks.ledger import commits_of
 from benchmarks.pages import Block, at_a_glance, update_docs
 from benchmarks.runner import RESULTS, read_rows
-from benchmarks.size_tables import default_sizes
+from benchmarks.size_tables import default_sizes, read_validated, what_to_expect
 from benchmarks.tables import lossless, summary
 
 FILES = {
@@ -20,22 +20,41 @@ FILES = {
     "default sizes, proved": "large.csv",
     "default sizes, validated": "defaults.csv",
     "same margins": "lossless.csv",
+    "rules": "rules.csv",
 }
 
 
 def table_text(results: Path) -> str:
-    """What README.md says about the results: what has no file yet is left out."""
+    """What docs/comparison.md says about the results: what has no file yet is left out."""
     parts = [
         part
-        for part in (
-            at_a_glance(results, "docs/glance.svg"),
-            _certified(results),
-            _default_sizes(results),
-            _same_margins(results),
-        )
+        for part in (at_a_glance(results), _certified(results), _default_sizes(results), _same_margins(results))
         if part
     ]
     return "\n\n".join([*parts, _sources(results)]) if parts else ""
+
+
+def _alternatives(results: Path) -> str:
+    """Test rows that keep the class at the same number of leaves or trees: ours and what is done otherwise."""
+    ours = [row for row in read_validated(results) if row["retrained_fidelity"]]
+    rules = where(read_rows(results / "rules.csv"), trees=30, depth=2, alpha="0.1")
+    lines = [
+        ("100 trees, libraries' defaults", name, number(mean(ours, column), 1))
+        for name, column in (
+            ("`compress_booster`", "fidelity"),
+            ("fewer rounds (a slice of the same size)", "slice_fidelity"),
+            ("retrained to the same size", "retrained_fidelity"),
+        )
+        if ours
+    ]
+    if rules:
+        methods = {method: mean(where(rules, method=method), "fidelity") for method in texts(rules, "method")}
+        cells = where(main_cells(read_rows(results / FILES["CERTIFIED"])), alpha="0.1")
+        lines.append(("30 trees of depth 2", "`prune_booster`, alpha 0.1", number(mean(cells, "fidelity"), 1)))
+        best = max(methods, key=methods.__getitem__)
+        lines.append(("30 trees of depth 2", f"best of {len(methods)} rules ({best})", number(methods[best], 1)))
+    table = markdown(("model", "method", "test rows that keep their class %"), lines)
+    return f"At the same size (means over data sets and seeds):\n\n{table}" if lines else ""
 
 
 def _certified(results: Path) -> str:
@@ -90,7 +109,20 @@ def _sources(results: Path) -> str:
     )
 
 
-README = Block("README.md", "benchmark table", table_text)
+def expected(results: Path) -> str:
+    """What README.md says: one table and where it comes from."""
+    table = what_to_expect(results, 1)
+    if not table:
+        return ""
+    return (
+        f"{table}\n\nShare of the trees (first line) or leaves removed; 12 data sets, 5 seeds (proofs at "
+        "100 trees: 1 seed), from `benchmarks/results` (`python -m benchmarks.readme`). "
+        "[Every library](docs/limits.md#what-to-expect), [every comparison](docs/comparison.md)."
+    )
+
+
+README = Block("README.md", "what to expect", expected)
+COMPARISON = Block("docs/comparison.md", "benchmark table", table_text)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -100,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     print(f"wrote {README.update(options.results, options.root)}")
     if options.root == ROOT:
-        for page in update_docs(options.results):
+        for page in [COMPARISON.update(options.results), *update_docs(options.results)]:
             print(f"wrote {page}")
     return 0
 

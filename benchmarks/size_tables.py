@@ -86,6 +86,35 @@ def _proved_in_short(rows: Rows) -> str:
     return f"{sum(removed) / len(rows):.1f} ({smaller} of {len(rows)} smaller)"
 
 
+def what_to_expect(folder: Path, n_libraries: int = len(LIBRARIES)) -> str:
+    """One line per size and call: what was removed in percent, median and range over data sets."""
+    small = where(read_rows(folder / "paper_leaf.csv"), depth=2, trees=30, objective="l0-leaf", alpha="0.1")
+    proved, validated = where(read_proved(folder), fit="training"), read_validated(folder)
+    lines = [("30 trees of depth 2, XGBoost", "`prune_booster`, alpha 0.1", *_spread(small, "pruning_rate"))]
+    for name, large, default in LIBRARIES[1 : n_libraries + 1]:
+        size = f"100 trees, default settings of {name}"
+        for indifference, words in (("0", ""), (AUTO, ', `indifference="auto"`')):
+            rows = where(proved, model=large, indifference=indifference)
+            lines.append((size, f"`prune_booster`, alpha 0.1{words}", *_spread(rows, "leaf_pruning_rate")))
+        lines.append((size, "`compress_booster`, 99 %", *_spread(where(validated, model=default), "leaves_gone")))
+    header = ("model", "call", "median", "least", "most", "data sets that lost less than 5 %")
+    return markdown(header, [line for line in lines if line[2]]) if any(line[2] for line in lines) else ""
+
+
+def _spread(rows: Rows, column: str) -> tuple[str, str, str, str]:
+    """Median over the data sets, the lowest and the highest of them by name, and how many lost next to nothing."""
+    found = {
+        dataset: median(float(row[column] or 0) for row in where(rows, dataset=dataset))
+        for dataset in texts(rows, "dataset")
+    }
+    if not found:
+        return ("", "", "", "")
+    least, most = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+    few = sum(value < 5 for value in found.values())
+    named = (f"{found[name]:.0f} % ({name})" for name in (least, most))
+    return (f"{median(found.values()):.0f} %", *named, f"{few} of {len(found)}")
+
+
 def at_default_size(folder: Path, leaves_per_tree: float) -> dict[str, int]:
     """The figures of `claims.AT_DEFAULT_SIZE`: models whose trees have so many leaves or more."""
     large = [

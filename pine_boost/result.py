@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claims import next_steps, promise_of, serving_of
+from pine_boost.certificate.claims import headline_of, next_steps, serving_of
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.evaluation import Evaluation, evaluate
 from pine_boost.files import path_of, require_free, write_folder
@@ -168,7 +168,7 @@ class PruneResult:
             best = f"at least {counted(c.lower_bound, c.unit)} {verb} needed"
         lines = [
             f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, {best})",
-            promise_of(c) if c.claim else c.reason,
+            headline_of(c) if c.claim else c.reason,
         ]
         if c.proofs:
             methods = sorted({proof.method for proof in c.proofs})
@@ -185,7 +185,7 @@ class PruneResult:
         if c.delta is not None and serving_of(c):
             lines.append(serving_of(c))
         if not isinstance(self.search, Absent):
-            lines.append(f"{self.search.rounds} oracle rounds, {self.search.seconds:.1f} s.")
+            lines.append(f"Searched for {self.search.seconds:.1f} s.")
         first, *steps = next_steps(c) or ("",)
         lines += [first, *(f"- {step}" for step in steps)] if steps else []
         return "\n".join(lines)

@@ -121,9 +121,9 @@ def coverage_of(certificate: Certificate) -> str:
         )
     note = f" ({c.overlap:.2%} of them were found among the fit rows)" if c.overlap > 0 else ""
     return (
-        f"A future input that is exchangeable with the {c.n_cal} calibration rows{note} falls in the region with "
-        f"probability at least {rounded_down(rest_of(c.alpha))} (alpha = {exactly(c.alpha)}), over the draw of these "
-        f"rows and of the input. {_floor(c)}"
+        f"A future input that is exchangeable with the {c.n_cal} calibration rows{note}, that is, drawn from the same "
+        f"source in the same way, falls in the region with probability at least {rounded_down(rest_of(c.alpha))} "
+        f"(alpha = {exactly(c.alpha)}), over the draw of these rows and of the input. {_floor(c)}"
     )
 
 
@@ -136,7 +136,7 @@ def _floor(certificate: Certificate) -> str:
 
 
 def headline_of(certificate: Certificate) -> str:
-    """The claim in one or two short sentences; weaker than the claim, never stronger."""
+    """The claim in one or two short sentences with one number; weaker than the claim, never stronger."""
     c = certificate
     if c.status != "CERTIFIED":
         return "No smaller model was proved: the original is returned, and nothing is promised about any other model."
@@ -147,27 +147,16 @@ def headline_of(certificate: Certificate) -> str:
         if c.leaves_after < c.leaves_before:
             found = f"No {c.unit} was found that can be removed with every decision kept"
         return f"{found}: the original is returned{without_twins(c)}."
-    before, after = (c.leaves_before, c.leaves_after) if c.unit == "leaf" else (c.trees_before, c.trees_after)
-    unit = "leaves" if c.unit == "leaf" else "trees"
     where = "every possible input" if speaks_of_everything(c) else "every input in the certified region"
-    text = f"With {1 - after / before:.0%} of its {unit} removed, the model makes the same decision on {where}"
-    text += " that your domain permits" if c.narrowed else ""
-    if exception_of(c):
-        text += f", except inputs within {rounded_up(c.undecided, 2)} of the decision boundary"
+    where += " that your domain permits" if c.narrowed else ""
+    left_out = ", except inputs too close to the decision boundary to tell" if exception_of(c) else ""
+    text = f"The smaller model makes the same decision on {where}{left_out}."
     if speaks_of_everything(c):
-        return f"{text}."
+        return text
     if c.overlap_evident:
-        return f"{text}. How many future inputs fall in it is not promised."
+        return f"{text} How many future inputs fall in the region is not promised."
     share = rounded_down(100 * rest_of(c.alpha))
-    return f"{text}. A future input like your calibration rows falls in it with probability at least {share}%."
-
-
-def promise_of(certificate: Certificate) -> str:
-    """What a printed summary says: at most three short sentences; the exact claim is longer."""
-    c = certificate
-    if c.grid < 0 or c.status != "CERTIFIED" or speaks_of_everything(c) or c.overlap_evident:
-        return headline_of(c)
-    return f"{headline_of(c)} {_floor(c)}"
+    return f"{text} A future input like your calibration rows falls in the region with probability at least {share}%."
 
 
 def without_twins(certificate: Certificate) -> str:
@@ -350,7 +339,9 @@ def next_steps(certificate: Certificate, *, as_flags: bool = False) -> tuple[str
     compress = f"{call}: a much smaller model with a statistical promise instead of a proof"
     if 1 - c.units_kept / c.units_before >= _LITTLE:
         return ()
-    if c.optimal:
+    if c.optimal and c.units_kept < c.units_before:
+        reason = f"{c.units_kept} of {counted(c.units_before, c.unit)} are proved to be needed"
+    elif c.optimal:
         reason = f"every {c.unit} is proved to be needed"
     elif c.status != "CERTIFIED":
         reason = c.reason.rstrip(".") or "nothing smaller was proved"
@@ -602,6 +593,15 @@ def loss_claim(
         f"For no smaller model the {n_val} validation rows showed, at confidence {rounded_down(confidence)}, that "
         f"{subject} is at most {limit} {below} the original's: the original is returned and nothing is promised about "
         "any other."
+    )
+
+
+def statistic_in_short(kept: str, fidelity: float, confidence: float) -> str:
+    """What a summary prints if the status is VALIDATED: two short sentences, weaker than the claim."""
+    share, sure = (rounded_down(100 - 100 * rest_of(level)) for level in (fidelity, confidence))
+    return (
+        f"A future input like your validation rows gets {kept} with probability at least {share}%. This is a statistic "
+        f"at {sure}% confidence, not a proof."
     )
 
 

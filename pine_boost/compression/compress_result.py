@@ -124,7 +124,7 @@ class CompressResult:
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
         r = self.record
-        lines = [self.headline(), r.claim]
+        lines = [self.headline(), r.promise()]
         if r.status != NOT_VALIDATED:
             lines.append(bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + ".")
             lines += segments_in_words(r.segments, r.confidence if r.status == VALIDATED else None)

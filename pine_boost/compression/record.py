@@ -23,6 +23,7 @@ from pine_boost.certificate.claims import (
     distance_claim,
     kept_answer,
     loss_claim,
+    statistic_in_short,
 )
 from pine_boost.compression.loss import COSTS, ERROR, LOSSES, SQUARED, Target
 from pine_boost.errors import CertificateMismatch
@@ -220,6 +221,13 @@ class CompressionRecord:
     def returned(self) -> TestedSize | None:
         """The accepted size that costs least; None if none was accepted."""
         return min((size for size in self.path if size.accepted), key=lambda size: size.cost, default=None)
+
+    def promise(self) -> str:
+        """The claim in two short sentences."""
+        if self.status != VALIDATED or self.fidelity is None:
+            return self.claim
+        kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
+        return statistic_in_short(kept, self.fidelity, self.confidence)
 
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost import kernels
-from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_words
+from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_words, kept_answer, statistic_in_short
 from pine_boost.compression.record import Segment
 from pine_boost.compression.segments import segments_in_words
 from pine_boost.model.forest import Model
@@ -113,11 +113,19 @@ class AccelerateResult:
         return "\n".join(
             [
                 self.headline(),
-                self.claim,
+                self.promise(),
                 *self._tested(),
                 f"{flat.n_leaves} leaves; kernel: {kernels.name()}; built and checked in {self.seconds:.2f} s.",
             ]
         )
+
+    def promise(self) -> str:
+        """The claim, for a tested scorer in two short sentences."""
+        tested, forest = self.facts.get("validation"), self.original.forest
+        if tested is None or self.status != VALIDATED:
+            return self.claim
+        kept = kept_answer(forest.decides, tested["tolerance"], forest.decision.thresholds)
+        return statistic_in_short(kept, tested["fidelity"], tested["confidence"])
 
     def _tested(self) -> list[str]:
         """What the validation rows showed; nothing for a proved scorer."""

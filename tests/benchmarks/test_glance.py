@@ -78,7 +78,7 @@ def test_curves_are_means_over_data_sets_and_the_best_rule_is_drawn(tmp_path: Pa
     assert glance_figure.INK not in text
     first = path.read_bytes()
     assert glance_figure.draw(out, path).read_bytes() == first
-    assert "docs/glance.svg" in readme.table_text(tmp_path)
+    assert "(glance.svg)" in readme.table_text(tmp_path)
 
 
 def with_margins(margins, y=None):

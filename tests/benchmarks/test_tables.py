@@ -86,11 +86,11 @@ def test_a_page_is_written_between_its_markers_only(results, tmp_path):
     assert readme.main(arguments) == 0
     assert page.read_text() == first
     page.write_text("no markers")
-    with pytest.raises(SystemExit, match="benchmark table"):
+    with pytest.raises(SystemExit, match="what to expect"):
         readme.main(arguments)
 
 
-BLOCKS = [readme.README, *pages.DOCS]
+BLOCKS = [readme.README, readme.COMPARISON, *pages.DOCS]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}, {block.name}")

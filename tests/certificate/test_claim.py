@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +19,9 @@ from pine_boost.certificate.claims import (
     exception_of,
     headline_of,
     kept_answer,
-    promise_of,
     proof_of,
     rests_on,
+    statistic_in_short,
 )
 from pine_boost.model.digits import rounded_up
 from pine_boost.region.conformal import calibrate, coverage_floor
@@ -61,7 +62,7 @@ def test_the_band_that_is_left_out_is_never_printed_smaller(certified: Certifica
     """An input 1.0425e-06 from the cut changed its class under a claim that left out 1.04e-06."""
     left = replace(certified, undecided=1.04495e-06, undecided_exists=True, native_band=1.04495e-06)
     assert "margin is within 1.05e-06 of" in exception_of(left)
-    assert "inputs within 1.1e-06 of" in headline_of(left)
+    assert "except inputs too close to the decision boundary to tell" in headline_of(left)
 
 
 def test_a_threshold_is_named_as_it_was_proved(certified: Certificate) -> None:
@@ -86,6 +87,15 @@ def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up() 
     assert kept_answer(False, 0.12345678) == "a raw value within 0.123457 of the original's"
 
 
+def test_the_printed_statistic_is_short_rounds_nothing_up_and_is_no_proof() -> None:
+    kept = kept_answer(True, None)
+    assert statistic_in_short(kept, 0.99, 0.95) == (
+        "A future input like your validation rows gets the class that the original gives it with probability at least "
+        "99%. This is a statistic at 95% confidence, not a proof."
+    )
+    assert "98.9999%" in statistic_in_short(kept, 0.98999961, 0.95)
+
+
 def test_one_calibration_set_may_cover_less_than_one_minus_alpha() -> None:
     """That at least 90 % of future inputs are covered is false in a third of all draws."""
     random, n_rows, alpha = np.random.default_rng(0), 50, 0.1
@@ -107,7 +117,11 @@ def test_the_coverage_speaks_of_the_draw_and_of_the_confidence(certified: Certif
     assert text.endswith("of independent future inputs fall in the region (95% confidence).")
     assert "with probability at least 80%" in headline_of(certified)
     assert " of future inputs" not in headline_of(certified)
-    assert promise_of(certified) == f"{headline_of(certified)} {text[text.index('Given') :]}"
+    assert "exchangeable with the 300 calibration rows, that is, drawn from the same source in the same way," in text
+    words = headline_of(certified)
+    assert len(re.findall(r"\d+", words)) == 1  # two short sentences with one number
+    assert words.count(". ") == 1
+    assert all(len(sentence.split()) <= 20 for sentence in words.split(". "))
 
 
 def test_calibration_rows_among_the_fit_rows_void_the_probability(certified: Certificate) -> None:
@@ -115,7 +129,7 @@ def test_calibration_rows_among_the_fit_rows_void_the_probability(certified: Cer
     many = replace(certified, overlap=0.4, overlap_evident=True)
     assert "300 calibration rows (0.40% of them were found among the fit rows)" in coverage_of(some)
     assert "probability at least 0.8" in coverage_of(some)
-    for text in (claim_of(many), headline_of(many), promise_of(many)):
+    for text in (claim_of(many), headline_of(many)):
         assert "not promised" in text
         assert "probability at least" not in text
     assert "40.0% of the calibration rows" in claim_of(many)
@@ -125,12 +139,13 @@ def test_undecided_inputs_are_left_out_of_every_sentence(certified: Certificate)
     whole = replace(certified, alpha=0.0, tau=None, undecided=1e-6, native_band=1e-6, undecided_exists=True)
     for text in (claim_of(whole), headline_of(whole)):
         assert "every possible input" in text
-        assert "within 1e-06 of the decision boundary" in text
+        assert "the decision boundary" in text
         assert "exactly" not in text
+    assert "within 1e-06 of the decision boundary" in claim_of(whole)
     assert "such inputs exist" in claim_of(whole)
     unsettled = replace(whole, undecided_exists=None)
     assert "whether such inputs exist is open" in claim_of(unsettled)
-    assert "except inputs within 1e-06 of the decision boundary" in headline_of(unsettled)
+    assert "except inputs too close to the decision boundary to tell" in headline_of(unsettled)
     none = replace(whole, undecided_exists=False)
     assert exception_of(none) == ""
     assert "boundary" not in claim_of(none) + headline_of(none)
