@@ -600,8 +600,8 @@ def statistic_in_short(kept: str, fidelity: float, confidence: float) -> str:
     """What a summary prints if the status is VALIDATED: two short sentences, weaker than the claim."""
     share, sure = (rounded_down(100 - 100 * rest_of(level)) for level in (fidelity, confidence))
     return (
-        f"A future input like your validation rows gets {kept} with probability at least {share}%. This is a statistic "
-        f"at {sure}% confidence, not a proof."
+        f"A future input like your validation rows gets {kept} with probability at least {share}%. This is a "
+        f"statistic, not a proof ({sure}% confidence)."
     )
 
 

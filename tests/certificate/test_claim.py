@@ -91,7 +91,7 @@ def test_the_printed_statistic_is_short_rounds_nothing_up_and_is_no_proof() -> N
     kept = kept_answer(True, None)
     assert statistic_in_short(kept, 0.99, 0.95) == (
         "A future input like your validation rows gets the class that the original gives it with probability at least "
-        "99%. This is a statistic at 95% confidence, not a proof."
+        "99%. This is a statistic, not a proof (95% confidence)."
     )
     assert "98.9999%" in statistic_in_short(kept, 0.98999961, 0.95)
 
