@@ -160,6 +160,14 @@ def test_without_exits_that_pass_the_scorer_is_the_proved_one(boosted: Any, monk
     assert np.array_equal(result.scorer.predict(fresh), model.predict(fresh))
 
 
+def test_without_time_for_the_test_the_scorer_is_the_proved_one(boosted: Any) -> None:
+    model, X_fit, X_val, fresh = boosted
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98, time_limit=1e-3)
+    assert result.status == "NOT_VALIDATED"
+    assert result.facts["validation"]["path"] == []
+    assert np.array_equal(result.scorer.predict(fresh), model.predict(fresh))
+
+
 def test_a_saved_scorer_is_counted_again(boosted: Any, tmp_path: Any) -> None:
     model, X_fit, X_val, fresh = boosted
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
