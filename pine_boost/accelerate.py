@@ -39,8 +39,7 @@ from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, proved_plan
 from pine_boost.scoring.validated_exits import build_stages, test_seconds, validate_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows
-from pine_boost.tables.overlap import hashes_of
-from pine_boost.tables.reused_rows import refuse_spent
+from pine_boost.tables.overlap import hashes_of, refuse_spent
 from pine_boost.tables.schema import schema_of
 
 # what a record of a compression and the statement of a scorer have in common

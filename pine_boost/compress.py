@@ -21,8 +21,7 @@ from pine_boost.parsers import open_pickle
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
 from pine_boost.simplification import lossless_part
-from pine_boost.tables.overlap import hashes_of
-from pine_boost.tables.reused_rows import refuse_spent
+from pine_boost.tables.overlap import hashes_of, refuse_spent
 
 # Shares of a limited time: the path's share of what is left, then the test's; the attack gets the rest.
 

@@ -29,7 +29,7 @@ from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import choose_indifference
 from pine_boost.search.driver import search_booster
 from pine_boost.search.search_state import SearchOptions
-from pine_boost.tables.splitting import split_tables
+from pine_boost.tables.native import split_tables
 
 
 def prune_booster(

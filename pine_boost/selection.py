@@ -19,8 +19,7 @@ from pine_boost.parsers import read_model
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import SweepResult, read_alphas, sweep
-from pine_boost.tables.overlap import check_overlap, count_overlap, hashes_of
-from pine_boost.tables.reused_rows import refuse_spent
+from pine_boost.tables.overlap import check_overlap, count_overlap, hashes_of, refuse_spent
 from pine_boost.tables.rows import MemoryRows, open_rows
 from pine_boost.tables.schema import schema_of
 

@@ -16,8 +16,7 @@ from pine_boost.model.forest import Model
 from pine_boost.notebooks import table_html
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.overlap import row_hashes
-from pine_boost.tables.reused_rows import SURVEY_FORMAT, read_survey, refuse_spent
+from pine_boost.tables.overlap import SURVEY_FORMAT, read_survey, refuse_spent, row_hashes
 from pine_boost.tables.schema import schema_of
 
 

@@ -25,7 +25,7 @@ from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import Chosen, choose_indifference
 from pine_boost.search.search_result import SearchResult
 from pine_boost.sweep_order import Answered, SweepPlan, search_alphas
-from pine_boost.tables.splitting import split_tables
+from pine_boost.tables.native import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")

@@ -18,10 +18,9 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoo
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
 from pine_boost.parsers.traits import band_of, traits_of
-from pine_boost.tables.columns import model_columns
 from pine_boost.tables.native import as_table, row_count, take_rows
 from pine_boost.tables.rows import BatchRows, DaskRows, is_large, open_rows
-from pine_boost.tables.schema import InputSchema, schema_of
+from pine_boost.tables.schema import InputSchema, model_columns, schema_of
 
 Answer = TypeVar("Answer")
 # writing a large model and loading it take seconds

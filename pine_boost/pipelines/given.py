@@ -15,9 +15,8 @@ from pine_boost.pipelines.layers import kind_of
 from pine_boost.pipelines.preparation import Prepared
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.pipelines.wrapped_result import REMEDY
-from pine_boost.tables.raw_files import read_raw_table
 from pine_boost.tables.schema import InputSchema, schema_of
-from pine_boost.tables.table_files import TableFile, read_table
+from pine_boost.tables.table_files import TableFile, read_raw_table, read_table
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,8 +36,7 @@ from pine_boost.region.region_ladder import (
 )
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.scores.fit_score import FittedScore, fit_score
-from pine_boost.tables.overlap import Hashes, check_overlap, count_overlap, hashes_of, row_hashes
-from pine_boost.tables.reused_rows import Spent, refuse_spent
+from pine_boost.tables.overlap import Hashes, Spent, check_overlap, count_overlap, hashes_of, refuse_spent, row_hashes
 from pine_boost.tables.rows import KnownStates, MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 

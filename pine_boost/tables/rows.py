@@ -18,9 +18,8 @@ from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.states import States, StateSpace
-from pine_boost.tables.columns import find_columns
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.schema import InputSchema
+from pine_boost.tables.schema import InputSchema, find_columns
 
 CHUNK_ROWS = 2**14  # a thousand deep trees take half a second for these
 Found = TypeVar("Found")
