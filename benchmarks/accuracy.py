@@ -80,7 +80,7 @@ class Ensemble:
         from pine_boost.compression.shape import original_shape
         from pine_boost.model.routing import route
         from pine_boost.model.states import build_space
-        from pine_boost.model.subtrees import forest_subtrees
+        from pine_boost.model.trimming import forest_subtrees
         from pine_boost.parsers import read_model
 
         self.parts = data.split(data.load(cell.dataset, cell.folder, "dummies"), cell.seed)

@@ -159,7 +159,7 @@ class Baselines:
         from pine_boost.compression.shape import original_shape
         from pine_boost.model.routing import route
         from pine_boost.model.states import build_space
-        from pine_boost.model.subtrees import forest_subtrees
+        from pine_boost.model.trimming import forest_subtrees
 
         self.goal = Goal(parsed.forest, True, None)
         self.parts, self.seed, self.depth = parts, seed, depth

@@ -28,21 +28,19 @@ if TYPE_CHECKING:
     from pine_boost.compression.compress_result import CompressResult
     from pine_boost.compression.record import CompressionRecord
     from pine_boost.compression.recount import CompressionVerification, verify_compression
-    from pine_boost.evaluation import Evaluation
     from pine_boost.installation import Installation, check_installation
     from pine_boost.monitoring.recalibration import recalibrate
     from pine_boost.monitoring.region_monitor import RegionMonitor
     from pine_boost.parity import ModelComparison, compare_models
     from pine_boost.prune import prune_booster
-    from pine_boost.result import PruneResult
+    from pine_boost.result import Evaluation, PruneResult
     from pine_boost.scoring.accelerate_result import AccelerateResult
     from pine_boost.scoring.fast_scorer import FastScorer
     from pine_boost.selection import AlphaSelection, select_alpha
     from pine_boost.serving.folder import load_scorer
     from pine_boost.serving.guarded import GuardedModel
     from pine_boost.simplification import SimplifyResult, simplify
-    from pine_boost.survey_result import Survey, load_survey
-    from pine_boost.surveying import survey
+    from pine_boost.surveying import Survey, load_survey, survey
     from pine_boost.sweeping import SweepResult, sweep
     from pine_boost.verifying import verify
 
@@ -107,7 +105,7 @@ _MODULE_OF = {
     "CompressResult": "compression.compress_result",
     "CompressionRecord": "compression.record",
     "CompressionVerification": "compression.recount",
-    "Evaluation": "evaluation",
+    "Evaluation": "result",
     "GuardedModel": "serving.guarded",
     "Installation": "installation",
     "check_installation": "installation",
@@ -118,7 +116,7 @@ _MODULE_OF = {
     "RegionMonitor": "monitoring.region_monitor",
     "SimplifyResult": "simplification",
     "Status": "certificate.certificate",
-    "Survey": "survey_result",
+    "Survey": "surveying",
     "SweepResult": "sweeping",
     "Verification": "certificate.verification",
     "load_scorer": "serving.folder",
@@ -127,7 +125,7 @@ _MODULE_OF = {
     "recalibrate": "monitoring.recalibration",
     "select_alpha": "selection",
     "simplify": "simplification",
-    "load_survey": "survey_result",
+    "load_survey": "surveying",
     "survey": "surveying",
     "sweep": "sweeping",
     "verify": "verifying",

@@ -43,7 +43,7 @@ from pine_boost.parsers import pickled
 from pine_boost.pipelines.given import GivenModel, read_given
 from pine_boost.pipelines.layers import Layer, kind_of, peel
 from pine_boost.pipelines.preparation import prepare_rows
-from pine_boost.pipelines.scores import EchoProbability
+from pine_boost.pipelines.unwrapping import EchoProbability
 from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
 from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part

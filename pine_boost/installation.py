@@ -23,7 +23,7 @@ from ortools.sat.python import cp_model
 from pine_boost._version import __version__
 from pine_boost.accelerate import accelerate_booster
 from pine_boost.budget import Budget
-from pine_boost.exporters.agreement import edge_rows
+from pine_boost.exporters.onnx import edge_rows
 from pine_boost.kernels.compiled import CompiledTrees
 from pine_boost.kernels.flat_forest import Link, NativeSum
 from pine_boost.kernels.library import load

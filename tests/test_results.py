@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pine_boost import UnsupportedModelError, build_result, prune_booster, simplify, verify
-from pine_boost.evaluation import Evaluation
 from pine_boost.plots import plot_history
 from pine_boost.region.conformal import Coverage
+from pine_boost.result import Evaluation
 from pine_boost.search.search_result import Moment
 
 ensemble = pytest.importorskip("sklearn.ensemble")

@@ -11,7 +11,7 @@ pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 
-from pine_boost import InvalidInputError, RegionError, prune_booster, sweep, sweep_order, sweeping
+from pine_boost import InvalidInputError, RegionError, prune_booster, sweep, sweeping
 from pine_boost.native.predict import predict_classes
 from pine_boost.sweeping import ALPHAS
 
@@ -82,7 +82,7 @@ def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts: Any, monkeypatch
     """Second proofs come after all searches: none may see what a later search changed."""
     explored: list[tuple[Any, int, int, tuple[int, ...]]] = []
     finished: list[Any] = []
-    explore, finish = sweep_order.explore, sweep_order.finish
+    explore, finish = sweeping.explore, sweeping.finish
 
     def watch(*arguments: Any) -> Any:
         state = explore(*arguments)
@@ -95,8 +95,8 @@ def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts: Any, monkeypatch
         finished.append(state)
         return finish(state, budget, larger)
 
-    monkeypatch.setattr(sweep_order, "explore", watch)
-    monkeypatch.setattr(sweep_order, "finish", check)
+    monkeypatch.setattr(sweeping, "explore", watch)
+    monkeypatch.setattr(sweeping, "finish", check)
     model, X_fit, X_cal, _ = parts
     sweep(model, X_fit, X_cal, alphas=[0.0, 0.1, 0.6], time_limit=300)
     assert finished == [entry[0] for entry in reversed(explored)]

@@ -15,23 +15,21 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, Unsupporte
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.model.rules import CategoryRule, Comparison, Tie
-from pine_boost.parsers.sklearn.rounding import (
-    Rounding,
-    average_rounding,
-    isolation_cut,
-    probability_cut,
-    vote_rounding,
-)
 from pine_boost.parsers.sklearn.trees import (
     LEAF,
+    Rounding,
+    average_rounding,
     class_labels,
     feature_names,
+    isolation_cut,
+    probability_cut,
     refuse_multi_output,
     refuse_other_than,
     require_fitted,
     stack_classic,
     stack_histogram,
     supported_name,
+    vote_rounding,
 )
 from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
 

@@ -181,7 +181,7 @@ def noted(path: str, table: Any) -> Any:
 
 def read_test(arguments: argparse.Namespace, given: Any) -> Any:
     """The table of --test, or None; raises for labels that the model does not have."""
-    from pine_boost.evaluation import classes_of
+    from pine_boost.result import classes_of
 
     test = read_data(arguments.test, given, arguments.label)
     if test is not None and test.y is not None:

@@ -12,8 +12,8 @@ import numpy as np
 from pine_boost.compression.record import LEAVES, TREES, WORK
 from pine_boost.compression.shape import GONE, Shape
 from pine_boost.model.forest import FloatArray, Forest, Int32Array
-from pine_boost.model.subtrees import Subtrees
 from pine_boost.model.synthetic_rows import TREE_WORK
+from pine_boost.model.trimming import Subtrees
 
 
 @dataclass(frozen=True, eq=False)

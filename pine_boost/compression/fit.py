@@ -20,7 +20,7 @@ from pine_boost.kernels.leaf_tables import SignedMatrix
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
 from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.margin_probabilities import probabilities_of
-from pine_boost.model.subtrees import Subtrees
+from pine_boost.model.trimming import Subtrees
 
 _RIVALS = 2
 # More steps take longer and keep fresh rows no better: stopping early is a ridge too.

@@ -22,9 +22,9 @@ from scipy.special import betainc, betaincinv, gammaln, logsumexp, xlog1py, xlog
 from pine_boost.compression.fixed_sequence import allowances, allowed, expected_share, require_rows
 from pine_boost.compression.goal import Answers
 from pine_boost.errors import InvalidInputError
-from pine_boost.evaluation import classes_of
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.options import CompressOptions
+from pine_boost.result import classes_of
 
 ERROR, BRIER, SQUARED, COSTS = LOSSES = ("error", "brier", "squared", "costs")
 SHARES_OF_LEVEL = (0.9, 0.1)  # before the first failure of the sequence, and after it

@@ -21,7 +21,7 @@ from pine_boost.compression.shape import GONE, Shape, margins, original_shape, s
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.model.subtrees import Subtrees, forest_subtrees
+from pine_boost.model.trimming import Subtrees, forest_subtrees
 from pine_boost.tables.rows import AnyRows
 
 _N_SLICES = 40

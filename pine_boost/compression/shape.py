@@ -15,8 +15,7 @@ from pine_boost.model.exact import to_units
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, PrunedForest
 from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.subtrees import Subtrees
-from pine_boost.model.trimming import Trimming, pass_down, trim_pruned
+from pine_boost.model.trimming import Subtrees, Trimming, pass_down, trim_pruned
 
 SLICE = "slice"  # the name of the first rounds of the original
 GONE = -1  # the owner of the leaves of a tree that was dropped

@@ -373,7 +373,7 @@ def write_votes(model: Model, pruned: PrunedForest) -> Any:
     n_classes = len(forest.classes)
     if n_classes > 2:
         # -w / (K - 1) and n additions round by at most (n + 2) u W per class, the division by W
-        # by u W: two classes one unit apart must stay in order (parsers/sklearn/rounding.py)
+        # by u W: two classes one unit apart must stay in order (parsers/sklearn/trees.py)
         blur = (2 * len(weights_int) + 8) * _UNIT * float(weights_int.sum())
         if blur >= 1:
             raise InvalidInputError(

@@ -13,7 +13,7 @@ from pine_boost.model.forest import BoolArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.model.subtrees import node_levels
+from pine_boost.model.trimming import node_levels
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from pine_boost.kernels.leaf_tables import NODE, StateNodes
 from pine_boost.model.forest import BoolArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
-from pine_boost.model.subtrees import Subtrees, find_subtrees
+from pine_boost.model.trimming import Subtrees, find_subtrees
 
 _CHUNK_CELLS = 4_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30

@@ -9,7 +9,7 @@ from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
-from pine_boost.model.subtrees import forest_subtrees
+from pine_boost.model.trimming import forest_subtrees
 
 TREE_WORK = 2.0  # fetching a tree takes as long as about two splits
 _WORK_ROWS = 500

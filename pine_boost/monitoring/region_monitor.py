@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import percent_down, percent_up, rest_of
-from pine_boost.monitoring.drift import Drift, measure, ranked
-from pine_boost.monitoring.evidence import drift_evidence, most_outside, threshold_of
+from pine_boost.model.forest import FloatArray
+from pine_boost.model.states import States
 from pine_boost.notebooks import text_html
 from pine_boost.options import require_share
 from pine_boost.pipelines.wrapped_result import PreparedRegion
-from pine_boost.region.conformal import Coverage
+from pine_boost.region.conformal import Coverage, coverage_floor
+from pine_boost.region.explanation import explain_row
 from pine_boost.region.region import Region
+from pine_boost.region.score_tables import ScoreTables
 
 KEPT_SHARE = 0.7  # weight of earlier costs per batch: half of what ``drifted`` shows is two batches old
 MOST_BATCHES = 5000  # stored individually; older ones remain in the sums
@@ -246,3 +249,159 @@ class RegionMonitor:
             self.limit,
             self.n_dropped,
         )
+
+
+# Find the features and pairs of features that drifted: the parts of the score that cost more than when it was fitted.
+# Tree scores have no parts; for them, single-feature changes of inputs outside the region are explained.
+_EXPLAINED_ROWS = 100  # per batch, because every explanation needs a pass through the trees
+SEPARATOR = "\u241f"  # between the names of a pair; no feature has this name
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A feature or pair whose values cost more than those that the score was fitted on.
+
+    Attributes
+    ----------
+    features : tuple of str
+    excess : float
+        In nats per input (for tree scores, per explained input outside the region).
+    """
+
+    features: tuple[str, ...]
+    excess: float
+
+    def __str__(self) -> str:
+        return f"{' given '.join(self.features)}: +{self.excess:.3f} per input"
+
+
+def measure(region: Region, states: States, outside: States) -> tuple[int, dict[str, float]]:
+    """Return the number of inputs measured and the summed cost of every part."""
+    score = region.score_tables
+    if score is None:
+        return 0, {}
+    if score.trees is None:
+        return len(states), _costs(region, score, states)
+    sums: dict[str, float] = {}
+    some = outside[:_EXPLAINED_ROWS]
+    for row in range(len(some)):
+        found = explain_row(region, some[row : row + 1], None)
+        for reason in found.reasons:
+            if reason.features and np.isfinite(reason.excess):
+                key = SEPARATOR.join(reason.features)
+                sums[key] = sums.get(key, 0.0) + reason.excess
+    return len(some), sums
+
+
+def ranked(region: Region, n_measured: float, sums: Mapping[str, float], most: int = 8) -> list[Drift]:
+    """Return the parts that cost more than expected, largest excess first."""
+    score = region.score_tables
+    if score is None or n_measured == 0:
+        return []
+    expected = {} if score.trees is not None else _expected(region, score)
+    found = [
+        Drift(tuple(key.split(SEPARATOR)), total / n_measured - expected.get(key, 0.0)) for key, total in sums.items()
+    ]
+    found = [drift for drift in found if drift.excess > 0]
+    return sorted(found, key=lambda drift: -drift.excess)[:most]
+
+
+def _costs(region: Region, score: ScoreTables, states: States) -> dict[str, float]:
+    name = region.schema.name_of
+    bins = [table[states[:, j]] for j, table in enumerate(score.bins)]
+    sums = {name(j): float(cost[bins[j]].sum()) / score.scale for j, cost in enumerate(score.unary) if cost.any()}
+    for pair in score.pairs:
+        key = SEPARATOR.join((name(pair.second), name(pair.first)))
+        total = float(pair.cost[bins[pair.first], bins[pair.second]].sum()) / score.scale
+        sums[key] = sums.get(key, 0.0) + total
+    return sums
+
+
+def _expected(region: Region, score: ScoreTables) -> dict[str, float]:
+    """Return the mean costs under the distribution that the tables describe.
+
+    The Chow-Liu tree is a distribution: root first, every child given its parent. Other tables
+    (a user's own score) have no expectation, and the whole cost counts as excess.
+    """
+    name, scale = region.schema.name_of, score.scale
+    marginal: dict[int, FloatArray] = {}
+    expected: dict[str, float] = {}
+    children = {pair.second for pair in score.pairs}
+    for j, cost in enumerate(score.unary):
+        if j not in children:
+            marginal[j] = _shares(cost / scale)
+            expected[name(j)] = float(marginal[j] @ cost) / scale
+    for pair in score.pairs:
+        if pair.first not in marginal or pair.second in marginal:
+            return {}
+        given = np.stack([_shares(row / scale) for row in pair.cost])
+        joint = marginal[pair.first][:, None] * given
+        marginal[pair.second] = joint.sum(axis=0)
+        key = SEPARATOR.join((name(pair.second), name(pair.first)))
+        expected[key] = float((joint * pair.cost).sum()) / scale
+    for j in children:
+        expected[name(j)] = 0.0  # its own table only covers values that were never missing in X_fit
+    return expected
+
+
+def _shares(nats: FloatArray) -> FloatArray:
+    shares = np.exp(-(nats - nats.min()))
+    return np.asarray(shares / shares.sum())
+
+
+# Measure the evidence that live inputs leave a region more often than they should, as an e-process. Without drift, the
+# probability that the evidence ever exceeds ``1 / level`` is at most ``level``, however often it is checked.
+# The part of the level that covers the uncertainty about the coverage of this region.
+CALIBRATION_PART = 0.2
+
+
+def most_outside(n_cal: int, alpha: float, level: float) -> float:
+    """Return the share of inputs outside that chance in the calibration rows can explain.
+
+    ``alpha`` is the mean over all calibrations; a single region may leave out more. With
+    probability ``1 - CALIBRATION_PART * level`` it leaves out at most this share.
+    """
+    return 1.0 - coverage_floor(n_cal, alpha, 1 - CALIBRATION_PART * level)
+
+
+def threshold_of(level: float) -> float:
+    """Return the evidence at which the alarm is raised; the total error is at most ``level``."""
+    return 1.0 / ((1 - CALIBRATION_PART) * level)
+
+
+def log_evidence(n_rows: npt.ArrayLike, n_outside: npt.ArrayLike, limit: float) -> FloatArray:
+    """Return the log of the mixture of likelihood ratios against "a share of at most ``limit`` is outside".
+
+    For a share q > limit the ratio ``(q / limit)^s ((1 - q) / (1 - limit))^(t - s)`` of s rows
+    outside among t is a supermartingale for every true share up to ``limit``; so is the
+    uniform mixture over q in (limit, 1), which has a closed form. By Ville's inequality, the
+    probability that it ever reaches ``1 / level`` is at most ``level``.
+    """
+    from scipy.special import betainc, betaln
+
+    outside = np.asarray(n_outside, dtype=np.float64)
+    inside = np.asarray(n_rows, dtype=np.float64) - outside
+    # the integral of q^s (1 - q)^(t - s) over (limit, 1); 0 where it underflows
+    with np.errstate(divide="ignore"):
+        above = np.log(betainc(inside + 1, outside + 1, 1 - limit))
+    integral = betaln(outside + 1, inside + 1) + above
+    null = outside * np.log(limit) + inside * np.log1p(-limit)
+    return np.asarray(integral - np.log1p(-limit) - null)
+
+
+def drift_evidence(n_rows: Sequence[int], n_outside: Sequence[int], limit: float, first: int = 0) -> float:
+    """Return the evidence over batches for a drift that may begin with any of them.
+
+    ``sum over j of E_j / ((j + 1)(j + 2))``, E_j from batch j on and 1 before: the weights add up
+    to 1, so this is a supermartingale too, and a drift after a long quiet time is detected almost
+    as soon as one at the beginning. ``first`` is the number of batches that are no longer stored;
+    leaving out their terms only lowers the evidence.
+    """
+    rows_left, outside_left = (
+        np.cumsum(np.asarray(counts, dtype=np.int64)[::-1])[::-1] for counts in (n_rows, n_outside)
+    )
+    start = first + np.arange(len(rows_left))
+    # capped, so that the number can be written as JSON
+    evidence = np.exp(np.minimum(log_evidence(rows_left, outside_left, limit), 600.0))
+    # future batches have evidence 1 each: the rest of the weights
+    return float((evidence / ((start + 1.0) * (start + 2.0))).sum() + 1.0 / (first + len(start) + 1))

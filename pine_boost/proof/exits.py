@@ -17,7 +17,7 @@ from pine_boost.model.exact import UNIT_ROUNDOFF, certain_distance, integer_scal
 from pine_boost.model.forest import Forest, IntArray
 from pine_boost.model.reach import find_live
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.subtrees import find_subtrees
+from pine_boost.model.trimming import find_subtrees
 
 # Integers that bound what a tree can add, times 2**scale, add up to less than this in int64.
 _LIMIT = 2**60

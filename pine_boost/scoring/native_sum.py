@@ -12,7 +12,7 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.kernels.flat_forest import Link, NativeSum
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import SplitKind, Tie
-from pine_boost.model.subtrees import find_subtrees
+from pine_boost.model.trimming import find_subtrees
 from pine_boost.scoring.fast_scorer import ProbabilityRule
 
 _XGBOOST_VALUE_LINKS = {

@@ -20,7 +20,6 @@ from pine_boost.model.states import States
 from pine_boost.proof.bound import fewest_units
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.undecided import find_undecided
-from pine_boost.search.drop_light_trees import near_models
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.oracle import Verdict
@@ -34,6 +33,7 @@ from pine_boost.search.strategies import (
     first_answers,
     is_optimal,
     lightest,
+    near_models,
 )
 
 

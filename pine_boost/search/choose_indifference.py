@@ -20,9 +20,9 @@ from pine_boost.region.region import Region
 from pine_boost.region.region_ladder import FitEvidence, build_ladder
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Known, proposals, run
-from pine_boost.search.drop_light_trees import lightest_units, unit_ranges
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions, SearchState, build_state
+from pine_boost.search.strategies import lightest_units, unit_ranges
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without indifference comes last: it can be slow
 WORTH = 0.02  # of the units: undecided inputs are given up only for a saving of at least this

@@ -24,16 +24,15 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import finish, run
 from pine_boost.search.constraints import MOST_CELLS, Constraints, distinct_fit_rows
 from pine_boost.search.grid_rounding import leaves_to_grid
-from pine_boost.search.lp import LinearProgram, RowPool, Solver
+from pine_boost.search.leaf_values import polish
+from pine_boost.search.lp import LinearProgram, RowPool, Solver, Weights
 from pine_boost.search.lp_columns import build_columns, leaf_columns
 from pine_boost.search.oracle import Oracle
-from pine_boost.search.polish_probabilities import polish
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import Incumbent, SearchResult
 from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchOptions, SearchState
 from pine_boost.search.shapes import LEVELS, Collapser, Kept, Shape, Splits, build_shape, find_splits
 from pine_boost.search.strategies import Proposal, ProposalStatus
-from pine_boost.search.weight_program import Weights
 
 _ANSWERS = 12  # different costs of ranges to try
 _WALKS = 6  # times as many walks as other searches

@@ -19,9 +19,9 @@ from pine_boost.model.forest import BoolArray, FloatArray, IntArray, PrunedFores
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
+from pine_boost.search.grid_rounding import Reference, build_reference
+from pine_boost.search.lp import build_program
 from pine_boost.search.lp_columns import Columns
-from pine_boost.search.probabilities import Reference, build_reference
-from pine_boost.search.weight_program import build_program
 
 _MOST_AT_ONCE = 20_000  # fit rows that become constraints at once; others join when a model misclassifies them
 MOST_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once

@@ -6,18 +6,20 @@ that probabilities stay close to the original's. Rounding may break a row, so ca
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from pine_boost.model import exact
-from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
+from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest, spread
 from pine_boost.model.grid import fold_intercept, native_grid
-from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
+from pine_boost.model.margin_probabilities import SEPARATE, VOTES, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
+from pine_boost.search.lp import Weights
 from pine_boost.search.lp_columns import Columns, in_order
-from pine_boost.search.probabilities import Reference
-from pine_boost.search.weight_program import Weights
 
 _MOST_PARTS = 4096  # denominators tried for weights in whole ratios
 _TINY = np.finfo(np.float64).tiny
@@ -210,7 +212,7 @@ def leaves_to_grid(
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     left_over = _fold_intercept(problem, value, intercept + cut, kept)
     grid = _choose_grid(problem, value, left_over)
-    if grid < 0:  # as in `rounding.to_grid`
+    if grid < 0:  # as in `to_grid`
         return None
     tree_weight = np.zeros(forest.n_trees)
     tree_weight[kept] = 1.0
@@ -257,3 +259,79 @@ def _margins(problem: Problem, value: FloatArray, intercept: FloatArray, referen
     """Margins on the distinct rows of X_fit, relative to the first cut."""
     leaf_value = spread(problem.forest, value)[problem.leaf_node]
     return np.asarray(leaf_value[reference.leaves].sum(axis=1) + intercept)
+
+
+# how objectives of classifiers begin: of XGBoost, LightGBM and CatBoost, of boosting, of forests
+_OF_CLASSES = (
+    "binary",
+    "multi",
+    "softmax",
+    "cross_entropy",
+    "Logloss",
+    "CrossEntropy",
+    "MultiClass",
+    "xentropy",
+    "log_loss",
+    "deviance",
+    "exponential",
+    "gini",
+    "entropy",
+    VOTES,
+)
+
+_CHUNK = 2000  # rows
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Leaves, multiplicities and margins of distinct rows of X_fit, to which the scale is fitted."""
+
+    leaves: npt.NDArray[np.int32]
+    counts: IntArray
+    margins: FloatArray  # of the original, (n_rows, n_outputs)
+
+
+@dataclass(frozen=True)
+class ProbabilityShift:
+    """How far the pruned model's probabilities moved on X_fit."""
+
+    mean: float
+    maximum: float
+    brier: float
+
+
+def has_probabilities(forest: Forest) -> bool:
+    """Whether margins become probabilities, as they do except for regressors and rankers."""
+    return forest.n_outputs > 1 or forest.objective.startswith(_OF_CLASSES)
+
+
+def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:
+    """Margins of the original on distinct fit rows, as real numbers."""
+    value = problem.forest.leaf_vectors()[problem.leaf_node]
+    chunks = range(0, len(leaves), _CHUNK)  # tree by tree over few rows at a time: they stay in the cache
+    sums = [leaf_sums(value, leaves[start : start + _CHUNK], problem.trees.leaf_offset) for start in chunks]
+    margins = problem.forest.intercept + np.concatenate([np.zeros((0, value.shape[1])), *sums])
+    return Reference(leaves, counts, margins)
+
+
+def probability_shift(problem: Problem, pruned: PrunedForest, reference: Reference) -> ProbabilityShift:
+    """Mean and largest change of a probability and the Brier distance, on X_fit."""
+    leaf_value = problem.pruned_leaves_int(pruned) / 2.0**pruned.grid
+    margins = problem.pruned_margins_int(pruned, reference.leaves) / 2.0**pruned.grid
+    original = problem.forest.leaf_vectors()[problem.leaf_node]
+    n_trees = problem.trees.n_trees
+    divisors = _divisor(problem, original, n_trees), _divisor(problem, leaf_value, len(pruned.kept))
+    before = probabilities_of(problem.forest, reference.margins, divisors[0])
+    after = probabilities_of(problem.forest, margins, divisors[1])
+    shift = np.abs(after - before)
+    mean = np.average(shift.max(axis=1), weights=reference.counts)
+    brier = np.average((shift**2).sum(axis=1), weights=reference.counts)
+    return ProbabilityShift(float(mean), float(shift.max()), float(brier))
+
+
+def _divisor(problem: Problem, leaf_value: FloatArray, n_trees: int) -> float:
+    """What the native library divides a sum by: the weights of all votes, or the trees."""
+    if problem.forest.objective != VOTES:
+        return float(n_trees)
+    weight = np.maximum.reduceat(np.abs(leaf_value).max(axis=1), problem.trees.leaf_offset[:-1])
+    return float(weight.sum())

@@ -5,6 +5,8 @@ What is found is only a proposal; `Constraints` checks it exactly.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,11 @@ import numpy.typing as npt
 from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
+from pine_boost.model.states import StateSpace
 from pine_boost.proof.problem import Problem
+from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.constraints import distinct_rows
-from pine_boost.search.single_feature_moves import SingleFeatureMoves
 
 _ENOUGH = 60  # counterexamples to one question in one climb
 
@@ -186,3 +190,267 @@ def _margins(problem: Problem, leaves: npt.NDArray[np.int32]) -> FloatArray:
 def _real(problem: Problem, margins: IntArray) -> FloatArray:
     """Margins as real numbers: only to see how near the boundary a walk is."""
     return np.ldexp(margins.astype(np.float64), -problem.scale)
+
+
+# Margins and region membership of all points that differ from a batch of points in one feature. Works on integers with
+# leaf bitmasks: the AND of all other features' masks is shared by all states of the changed feature.
+_TABULATED_LEAVES = 8  # of a tree: 256 sets of leaves
+_MOST_TABULATED = 2 * 10**7  # numbers in all tables: 160 MB
+_CELLS = 3_000_000  # rows x states x trees of one feature held at once
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedTrees:
+    """Trees prepared for one-feature changes."""
+
+    trees: StateTrees
+    masks: npt.NDArray[Any]
+    state_offset: IntArray
+    users: tuple[IntArray, ...]  # per feature the trees that split on it
+    bit_leaf: npt.NDArray[np.int32] | None  # leaf of each one-bit word of up to 16 bits
+    n_masks: int  # sets of leaves of one tree, if few enough to be tabulated; else 0
+
+    def without(self, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """AND of the masks of all features but one: (n_features, n_rows, n_trees, n_words).
+
+        Only for features that some tree splits on.
+        """
+        shape = (len(states), *self.masks.shape[1:])
+        used = [j for j, users in enumerate(self.users) if len(users)]
+        own = [self.masks.take(self.state_offset[j] + states[:, j], axis=0) for j in used]
+        others = np.empty((states.shape[1], *shape), dtype=self.masks.dtype)
+        everything = self.n_masks - 1 if self.n_masks else np.iinfo(self.masks.dtype).max
+        running = np.full(shape, everything, dtype=self.masks.dtype)
+        for j, mask in zip(used, own, strict=True):
+            others[j] = running
+            running = running & mask
+        running = np.full(shape, everything, dtype=self.masks.dtype)
+        for j, mask in zip(reversed(used), reversed(own), strict=True):
+            others[j] &= running
+            running = running & mask
+        return others
+
+    def changed_leaves(self, others: npt.NDArray[Any], feature: int) -> npt.NDArray[np.int32]:
+        """Leaves in the trees that use ``feature``, for each of its states: (n, n_states, t)."""
+        users = self.users[feature]
+        start, stop = self.state_offset[feature], self.state_offset[feature + 1]
+        own = self.masks[start:stop, users]
+        words = others[feature][:, None, users] & own[None]
+        return self._leaf_numbers(words) + self.trees.leaf_offset[users].astype(np.int32)
+
+    def _leaf_numbers(self, words: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        if self.bit_leaf is not None:
+            return self.bit_leaf.take(words[..., 0])
+        # exactly one bit is set, so the double is a power of two and its exponent the position
+        number = np.zeros(words.shape[:-1], dtype=np.int32)
+        for word in range(words.shape[-1]):
+            exponent = np.frexp(words[..., word].astype(np.float64))[1]
+            number += np.where(exponent > 0, exponent - 1 + 64 * word, 0).astype(np.int32)
+        return number
+
+    def tables(self, values: IntArray) -> list[IntArray] | None:
+        """Per feature what each tree adds for every set of leaves that the other features leave.
+
+        One line of (n_states, n_columns) per (tree, set); None for large trees, or if the tables
+        would need too much memory.
+        """
+        states = np.diff(self.state_offset[: len(self.users) + 1])
+        n_lines = self.n_masks * np.array([len(users) for users in self.users])
+        if not self.n_masks or n_lines @ states * values.shape[1] > _MOST_TABULATED:
+            return None
+        n_leaves = self.n_masks.bit_length() - 1
+        single = np.zeros((self.trees.n_trees, self.n_masks, values.shape[1]), dtype=np.int64)
+        for leaf in range(n_leaves):
+            own = np.flatnonzero(np.diff(self.trees.leaf_offset) > leaf)
+            single[own, 1 << leaf] = values[self.trees.leaf_offset[own] + leaf]
+        sets = np.arange(self.n_masks)
+        tables = []
+        for feature, users in enumerate(self.users):
+            start, stop = self.state_offset[feature], self.state_offset[feature + 1]
+            left = self.masks[start:stop, users, 0].T[:, None] & sets[:, None]
+            lines = single[users[:, None, None], left]  # (n_users, n_masks, n_states, n_columns)
+            tables.append(lines.reshape(len(users) * self.n_masks, *lines.shape[2:]))
+        return tables
+
+    def tabulated(self, table: IntArray, others: npt.NDArray[Any], feature: int) -> IntArray:
+        """Sums over the trees that use ``feature``, for each of its states: (n, n_states, c)."""
+        users = self.users[feature]
+        line = others[feature, :, :, 0].take(users, axis=1) + self.n_masks * np.arange(len(users))
+        # einsum adds short lines in half the time of sum(axis=1)
+        return np.asarray(np.einsum("rtsc->rsc", table.take(line, axis=0)))
+
+
+def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = None) -> MaskedTrees:
+    """Prepare trees for `MaskedTrees.changed_leaves`."""
+    masks = masks or leaf_masks(trees, space)
+    most_leaves = int(np.diff(trees.leaf_offset).max())
+    dtype: type[np.unsignedinteger[Any]] = np.uint64
+    bit_leaf = None
+    if most_leaves <= 16:
+        dtype = np.uint8 if most_leaves <= 8 else np.uint16
+        bit_leaf = np.zeros(int(np.iinfo(dtype).max) + 1, dtype=np.int32)
+        bit_leaf[2 ** np.arange(np.iinfo(dtype).bits)] = np.arange(np.iinfo(dtype).bits)
+    inner = np.flatnonzero(trees.leaf_of_node < 0)
+    tree = np.searchsorted(trees.root, inner, side="right") - 1
+    users = tuple(np.unique(tree[trees.feature[inner] == feature]) for feature in range(space.n_features))
+    n_masks = 1 << most_leaves if most_leaves <= _TABULATED_LEAVES else 0
+    return MaskedTrees(trees, masks.mask.astype(dtype), masks.state_offset, users, bit_leaf, n_masks)
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """All changes of one feature in a batch; arrays are (n_rows, n_states of the feature)."""
+
+    feature: int
+    original: IntArray  # (n_rows, n_states, n_outputs)
+    pruned: IntArray | None
+    inside: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class LeafValues:
+    """Columns to be summed over leaves, prepared for many batches of rows."""
+
+    stacked: IntArray  # (n_leaves, n_columns)
+    tables: list[IntArray] | None  # of `MaskedTrees.tables`
+    has_pruned: bool
+    has_cost: bool
+
+
+class SingleFeatureMoves:
+    """Evaluates one-feature changes for a problem; holds the prepared masks."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.model_trees = mask_trees(problem.trees, problem.space, problem.masks)
+        extra = problem.region.extra_trees
+        self.extra_trees = None if extra is None else mask_trees(extra.trees, problem.space)
+        self.varying = [j for j in range(problem.space.n_features) if problem.region.allowed[j].sum() > 1]
+        self.batch = max(1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees))
+
+    def values(self, pruned_int: IntArray | None = None) -> LeafValues:
+        """What is summed over leaves: margins of the original and of a pruned model, costs of leaves."""
+        problem = self.problem
+        parts = [problem.original_int] if pruned_int is None else [problem.original_int, pruned_int]
+        cost = problem.region.leaf_cost
+        if cost is not None:
+            parts.append(cost[:, None])
+        stacked = np.concatenate(parts, axis=1)
+        return LeafValues(stacked, self.model_trees.tables(stacked), pruned_int is not None, cost is not None)
+
+    def of(
+        self, states: npt.NDArray[Any], budget: Budget, values: LeafValues, leaves: npt.NDArray[np.int32] | None = None
+    ) -> Iterator[Moves]:
+        """Yield all single-feature changes of at most ``batch`` rows, feature by feature.
+
+        ``leaves`` are those of the rows, if they are known.
+        """
+        problem, trees = self.problem, self.model_trees
+        leaves = problem.trees.leaves(states) if leaves is None else leaves
+        others = trees.without(states)
+        current = values.stacked.take(leaves, axis=0)  # (n_rows, n_trees, n_columns)
+        total = current.sum(axis=1)
+        score_parts = _ScoreParts(problem.region, self.extra_trees, states)
+        n_outputs = problem.forest.n_outputs
+        for feature in self.varying:
+            budget.check()
+            kept = total - np.einsum("rtc->rc", current.take(trees.users[feature], axis=1))
+            if values.tables is not None:
+                sums = trees.tabulated(values.tables[feature], others, feature)
+            else:
+                sums = _sum_leaves(values.stacked, trees.changed_leaves(others, feature))
+            sums = sums + kept[:, None]
+            yield Moves(
+                feature=feature,
+                original=sums[:, :, :n_outputs] + problem.intercept_int,
+                pruned=sums[:, :, n_outputs : 2 * n_outputs] if values.has_pruned else None,
+                inside=score_parts.inside(feature, sums[:, :, -1] if values.has_cost else None),
+            )
+
+
+def _sum_leaves(values: IntArray, leaves: npt.NDArray[np.int32]) -> IntArray:
+    total = np.zeros((*leaves.shape[:2], values.shape[1]), dtype=np.int64)
+    for column in range(values.shape[1]):
+        total[:, :, column] = values[:, column].take(leaves).sum(axis=2)
+    return total
+
+
+class _ScoreParts:
+    """Region membership of one-feature changes, from the score's terms of each feature."""
+
+    def __init__(self, region: RegionTables, extra_trees: MaskedTrees | None, states: npt.NDArray[Any]) -> None:
+        self.region = region
+        self.states = states
+        self.score = region.score if region.tau is not None else None
+        self.extra: _ExtraCosts | None = None
+        if self.score is not None:
+            self.binned = [bins.take(states[:, j]) for j, bins in enumerate(self.score.bins)]
+            self.fixed = self._total()
+        if extra_trees is not None and region.extra_trees is not None:
+            self.extra = _ExtraCosts(extra_trees, region.extra_trees.cost, states)
+
+    def _total(self) -> IntArray:
+        assert self.score is not None
+        total = sum(cost[self.binned[j]] for j, cost in enumerate(self.score.unary))
+        for pair in self.score.pairs:
+            total = total + pair.cost[self.binned[pair.first], self.binned[pair.second]]
+        return np.asarray(total, dtype=np.int64)
+
+    def inside(self, feature: int, model_cost: IntArray | None) -> npt.NDArray[np.bool_]:
+        """Membership of every state of ``feature`` with the rest of each row unchanged."""
+        region, states = self.region, self.states
+        allowed = region.allowed[feature]
+        inside = np.broadcast_to(allowed, (len(states), len(allowed))).copy()
+        for pair in region.forbidden:
+            if pair.first == feature:
+                inside &= ~pair.forbidden[:, states[:, pair.second]].T
+            elif pair.second == feature:
+                inside &= ~pair.forbidden[states[:, pair.first]]
+        for clause in region.at_least_one:
+            mine = [literal for j, literal in clause if j == feature]
+            if mine:
+                rest = np.zeros(len(states), dtype=bool)
+                for j, literal in clause:
+                    if j != feature:
+                        rest |= literal[states[:, j]]
+                inside &= rest[:, None] | np.logical_or.reduce(mine)
+        if self.score is not None and region.tau is not None:
+            inside &= self._scores(feature, model_cost) <= region.tau
+        return inside
+
+    def _scores(self, feature: int, model_cost: IntArray | None) -> IntArray:
+        assert self.score is not None
+        bins = self.score.bins[feature]
+        own = self.binned[feature]
+        term = self.score.unary[feature][bins][None]
+        fixed = self.fixed - self.score.unary[feature][own]
+        for pair in self.score.pairs:
+            if pair.first == feature:
+                second = self.binned[pair.second]
+                term = term + pair.cost.T.take(second, axis=0).take(bins, axis=1)
+                fixed = fixed - pair.cost[own, second]
+            elif pair.second == feature:
+                first = self.binned[pair.first]
+                term = term + pair.cost.take(first, axis=0).take(bins, axis=1)
+                fixed = fixed - pair.cost[first, own]
+        scores: IntArray = term + fixed[:, None]
+        if model_cost is not None:
+            scores = scores + model_cost
+        elif self.extra is not None:
+            scores = scores + self.extra.changed(feature)
+        return scores
+
+
+class _ExtraCosts:
+    """Leaf costs of the score's extra trees after a change of one feature."""
+
+    def __init__(self, trees: MaskedTrees, cost: IntArray, states: npt.NDArray[Any]) -> None:
+        self.trees, self.cost = trees, cost
+        self.others = trees.without(states)
+        self.current = cost[trees.trees.leaves(states)]
+
+    def changed(self, feature: int) -> IntArray:
+        """The summed costs with every state of ``feature``, (n_rows, n_states)."""
+        kept = self.current.sum(axis=1) - self.current[:, self.trees.users[feature]].sum(axis=1)
+        changed = self.trees.changed_leaves(self.others, feature)
+        return np.asarray(self.cost[changed].sum(axis=2) + kept[:, None])

@@ -17,9 +17,8 @@ from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Proof
 from pine_boost.proof.two_proofs import first_proof, first_settings
 from pine_boost.search.constraints import Constraints
-from pine_boost.search.local_search import climb
+from pine_boost.search.local_search import SingleFeatureMoves, climb
 from pine_boost.search.search_result import require_answers
-from pine_boost.search.single_feature_moves import SingleFeatureMoves
 
 _CLIMB_STARTS = 48
 

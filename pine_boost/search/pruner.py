@@ -16,8 +16,8 @@ from pine_boost.model.exact import PROGRAM_NOISE, SMALLEST_VALUE
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import Units
 from pine_boost.search.constraints import Constraints
+from pine_boost.search.lp import Exclusion, WeightProgram, Weights
 from pine_boost.search.lp_columns import Support
-from pine_boost.search.weight_program import Exclusion, WeightProgram, Weights
 
 Cuts = Mapping[Units, IntArray]
 _JOINING = 6  # units that a perturbation adds

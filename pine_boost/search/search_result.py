@@ -18,8 +18,8 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.two_proofs import second_proof
 from pine_boost.search.constraints import Constraints
+from pine_boost.search.grid_rounding import Reference
 from pine_boost.search.lp_columns import Columns, Support
-from pine_boost.search.probabilities import Reference
 from pine_boost.search.pruner import Cuts
 
 

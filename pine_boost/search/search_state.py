@@ -22,11 +22,11 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import Constraints, distinct_fit_rows
 from pine_boost.search.grid_rounding import leaves_to_grid, to_grid
 from pine_boost.search.local_search import boundary_walks, wander
+from pine_boost.search.lp import Weights
 from pine_boost.search.lp_columns import Columns, Support, build_columns
 from pine_boost.search.oracle import Oracle, Verdict
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import Incumbent, WarmStart
-from pine_boost.search.weight_program import Weights
 
 _LOGGER = logging.getLogger("pine_boost")
 MOST_LEAF_COLUMNS = 2000  # a linear program over more leaves does not end in a reasonable time

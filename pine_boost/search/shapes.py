@@ -17,16 +17,21 @@ from pine_boost.budget import Budget
 from pine_boost.model.exact import SAME_LEAVES
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, PrunedForest
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.subtrees import Subtrees, forest_subtrees
-from pine_boost.model.trimming import trim_pruned
+from pine_boost.model.trimming import Subtrees, forest_subtrees, trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import Problem
 from pine_boost.search.grid_rounding import leaves_to_grid
-from pine_boost.search.lp import LinearProgram, UnsolvedProgramError
+from pine_boost.search.leaf_values import nearest_leaves
+from pine_boost.search.lp import (
+    LinearProgram,
+    UnsolvedProgramError,
+    WeightProgram,
+    Weights,
+    add_order_rows,
+    build_program,
+)
 from pine_boost.search.lp_columns import Columns, Support, renamed
-from pine_boost.search.polish_probabilities import nearest_leaves
 from pine_boost.search.search_state import ExcludedError, SearchState
-from pine_boost.search.weight_program import WeightProgram, Weights, add_order_rows, build_program
 
 Kept = BoolArray  # which splits stay
 # How often small ranges are made more expensive, so that more vanish, and whether remaining splits

@@ -18,8 +18,7 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.lp import UnsolvedProgramError
-from pine_boost.search.weight_program import WeightProgram
+from pine_boost.search.lp import UnsolvedProgramError, WeightProgram
 from tests.support.forests import MANNERS, Manner, random_forest
 
 xgboost = pytest.importorskip("xgboost")

@@ -16,7 +16,7 @@ from pine_boost.compression.path_rows import FitRows, draw_rows
 from pine_boost.compression.shape import margins, original_shape
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
-from pine_boost.model.subtrees import forest_subtrees
+from pine_boost.model.trimming import forest_subtrees
 from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows
 

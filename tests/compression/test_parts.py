@@ -17,7 +17,7 @@ from pine_boost.compression.shape import GONE, margins, original_shape, slice_sh
 from pine_boost.exporters import export
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
-from pine_boost.model.subtrees import forest_subtrees
+from pine_boost.model.trimming import forest_subtrees
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows

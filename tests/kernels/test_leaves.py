@@ -10,7 +10,7 @@ from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.model.flatten import flatten
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.subtrees import find_subtrees
+from pine_boost.model.trimming import find_subtrees
 from pine_boost.parsers import read_model
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import MODELS, built

@@ -16,7 +16,7 @@ from pine_boost.model.forest import Decision, Forest, PrunedForest
 from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
-from pine_boost.model.subtrees import forest_subtrees
+from pine_boost.model.trimming import forest_subtrees
 from pine_boost.proof.problem import required_int
 from tests.support.bruteforce import exact_margins
 from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows

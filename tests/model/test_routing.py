@@ -11,7 +11,7 @@ from pine_boost.model.forest import Forest
 from pine_boost.model.routing import leaf_masks, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
-from pine_boost.model.subtrees import forest_subtrees
+from pine_boost.model.trimming import forest_subtrees
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]

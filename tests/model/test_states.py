@@ -9,10 +9,9 @@ import pytest
 
 from pine_boost.model.forest import Forest
 from pine_boost.model.reference import find_leaves
-from pine_boost.model.representatives import values_in
 from pine_boost.model.routing import route
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
-from pine_boost.model.states import build_space
+from pine_boost.model.states import build_space, values_in
 from tests.support.forests import HISTOGRAM, LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
 from tests.support.grids import edge_rows, feature_edges
 

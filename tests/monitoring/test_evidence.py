@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom
 
-from pine_boost.monitoring.evidence import drift_evidence, log_evidence, most_outside, threshold_of
+from pine_boost.monitoring.region_monitor import drift_evidence, log_evidence, most_outside, threshold_of
 
 LEVEL, ALPHA, N_CAL, N_BATCHES, BATCH = 0.05, 0.1, 300, 60, 25
 

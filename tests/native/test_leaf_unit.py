@@ -156,7 +156,7 @@ def test_probabilities_are_nearer_than_those_of_the_bare_program(
     native, X = fitted("xgboost")
     find = leaves_from_the_original if from_the_original else _pruned
     nearer = find(native, X).certificate
-    monkeypatch.setattr("pine_boost.search.polish_probabilities._MOST_ASKED", 0)
+    monkeypatch.setattr("pine_boost.search.leaf_values._MOST_ASKED", 0)
     bare = find(native, X).certificate
     assert nearer.leaves_after <= bare.leaves_after
     assert not from_the_original or nearer.kept == bare.kept

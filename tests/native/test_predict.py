@@ -14,9 +14,9 @@ import pytest
 
 from pine_boost import prune_booster
 from pine_boost.budget import OutOfEffort
+from pine_boost.build_result import original_band
 from pine_boost.errors import PineBoostError
 from pine_boost.native.predict import predict_classes, predict_margins
-from pine_boost.native.replay import original_band
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.result import PruneResult
 from pine_boost.search import algorithm

@@ -10,12 +10,11 @@ import pytest
 
 from pine_boost import build_result, prune_booster, sweep
 from pine_boost.budget import Budget, Effort
+from pine_boost.build_result import certain_classes, replay_points
 from pine_boost.errors import MissingDependencyError, PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import Model, PrunedForest, tree_units
 from pine_boost.model.rules import SplitKind
-from pine_boost.native import replay
-from pine_boost.native.replay import certain_classes, replay_points
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.fitting import fit_region
@@ -204,7 +203,7 @@ def test_without_the_library_nothing_is_compared(monkeypatch: Any) -> None:
     def missing(model: Model) -> Any:
         raise MissingDependencyError("no xgboost here")
 
-    monkeypatch.setattr(replay, "load_native", missing)
+    monkeypatch.setattr(build_result, "load_native", missing)
     _replay((parts[0], parts[1], wrong), pruned, _lost(problem, pruned))
 
 

@@ -9,8 +9,7 @@ import pytest
 
 import pine_boost
 from pine_boost import InvalidInputError, UnsupportedModelError, prune_booster
-from pine_boost.pipelines.switch_point import switch_point
-from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.pipelines.unwrapping import switch_point, unwrap
 
 pytest.importorskip("sklearn")
 

@@ -17,17 +17,16 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.question import Answer
 from pine_boost.proof.undecided import find_undecided
 from pine_boost.search import constraints as search_rows
-from pine_boost.search import driver, leaf_values, search_state, single_feature_moves
+from pine_boost.search import driver, leaf_values, local_search, search_state
 from pine_boost.search.algorithm import Known, finish, run, search
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.driver import search_stages
-from pine_boost.search.exact_farkas import _solve_exactly
 from pine_boost.search.leaf_values import search_leaves
-from pine_boost.search.lp import UnsolvedProgramError
+from pine_boost.search.lower_bound import _solve_exactly
+from pine_boost.search.lp import UnsolvedProgramError, WeightProgram
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions, build_state
 from pine_boost.search.strategies import first_answers
-from pine_boost.search.weight_program import WeightProgram
 from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, XGBOOST
 from tests.support.grids import grid_forest
@@ -299,9 +298,9 @@ def test_many_trees_and_states_are_summed_without_tables(monkeypatch: pytest.Mon
     problem = random_case(4).problem
     states = np.zeros((1, problem.space.n_features), dtype=np.int32)
     sums = []
-    for most in (single_feature_moves._MOST_TABULATED, 1):
-        monkeypatch.setattr(single_feature_moves, "_MOST_TABULATED", most)
-        around = single_feature_moves.SingleFeatureMoves(problem)
+    for most in (local_search._MOST_TABULATED, 1):
+        monkeypatch.setattr(local_search, "_MOST_TABULATED", most)
+        around = local_search.SingleFeatureMoves(problem)
         values = around.values()
         assert (values.tables is None) == (most == 1)
         sums.append([near.original for near in around.of(states, Budget.of(), values)])

@@ -18,14 +18,14 @@ from pine_boost.budget import OutOfEffort
 from pine_boost.model import exact
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof import two_proofs
-from pine_boost.proof.boxes import question_tables
+from pine_boost.proof.boxes import branch_and_bound
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat import prover
 from pine_boost.proof.cpsat.encoding import encode_region, encode_values
 from pine_boost.proof.cpsat.prover import Prover, difference
 from pine_boost.proof.cpsat.solver import FIRST_LP, SECOND_LP
 from pine_boost.proof.question import Answer
-from pine_boost.search import algorithm, drop_light_trees
+from pine_boost.search import algorithm, strategies
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal
 from tests.support.bruteforce import Small, check_result, small_problem
@@ -205,10 +205,10 @@ def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
             proof = prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=FOREVER)
             is_broken = broken[:, question.index].any()
             assert proof.answer is (Answer.FOUND if is_broken else Answer.PROVED)
-            rows = question_tables.question_rows(case.problem, pruned, question, 0)
-            here = len(question_tables.weigh(rows).value)
-            monkeypatch.setattr(question_tables, "_CANCELLED", 0.0)
-            other = len(question_tables.weigh(rows).value)
+            rows = branch_and_bound.question_rows(case.problem, pruned, question, 0)
+            here = len(branch_and_bound.weigh(rows).value)
+            monkeypatch.setattr(branch_and_bound, "_CANCELLED", 0.0)
+            other = len(branch_and_bound.weigh(rows).value)
             monkeypatch.undo()
             with_sum += here > other
             without += here == other
@@ -257,7 +257,7 @@ def test_a_model_near_the_original_where_the_game_has_no_answer(
 
 def test_huge_tables_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where leaves times states are too many: values of trees alone, twice by CP-SAT."""
-    monkeypatch.setattr(drop_light_trees, "_LARGEST", 0)
+    monkeypatch.setattr(strategies, "_LARGEST", 0)
     monkeypatch.setattr(two_proofs, "_LARGEST_TABLE", 0)
     monkeypatch.setattr(prover, "_LARGEST_NEAR", 0)
 
@@ -289,7 +289,7 @@ def test_values_of_trees_alone() -> None:
 
 def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[SearchState] = []
-    monkeypatch.setattr(drop_light_trees, "unit_ranges", asked.append)
+    monkeypatch.setattr(strategies, "unit_ranges", asked.append)
     small = _near(0, 0.0)
     small.search()
     assert asked == []

@@ -12,12 +12,12 @@ import pytest
 from pine_boost.budget import Budget, Effort
 from pine_boost.proof.bound import fewest_units, hitting_set, minimal_cuts
 from pine_boost.search import algorithm, strategies
-from pine_boost.search.greedy_cover import small_cover
+from pine_boost.search.lower_bound import small_cover
+from pine_boost.search.lp import WeightProgram, Weights
 from pine_boost.search.lp_columns import Support
 from pine_boost.search.pruner import LpCache, Pruner
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal, ProposalStatus
-from pine_boost.search.weight_program import WeightProgram, Weights
 from tests.support.bruteforce import (
     CLEAR,
     NOTHING,

@@ -16,7 +16,7 @@ from pine_boost import prune_booster
 from pine_boost.budget import Budget
 from pine_boost.native.predict import predict_classes
 from pine_boost.proof.problem import build_problem
-from pine_boost.search.probabilities import probability_shift
+from pine_boost.search.grid_rounding import probability_shift
 from pine_boost.search.pruner import Pruner
 from tests.support.bruteforce import all_states, small_problem
 from tests.support.forests import MANNERS

@@ -10,7 +10,7 @@ import pytest
 
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.exact import SMALLEST_VALUE
-from pine_boost.search.weight_program import Exclusion, WeightProgram, Weights
+from pine_boost.search.lp import Exclusion, WeightProgram, Weights
 from tests.support.bruteforce import CLEAR, NOTHING, game_value
 
 FOREVER = Budget()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from pine_boost.model.routing import Shape, make_trees
-from pine_boost.model.subtrees import node_levels
+from pine_boost.model.trimming import node_levels
 from pine_boost.region.score_tables import RegionTables, TreeCost
 
 DEPTHS = (4,)
