@@ -47,8 +47,7 @@ from pine_boost.pipelines.unwrapping import EchoProbability
 from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
 from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part
-from pine_boost.tables.overlap import hashes_of
-from pine_boost.tables.reused_rows import refuse_spent
+from pine_boost.tables.overlap import hashes_of, refuse_spent
 from pine_boost.tables.rows import is_large, open_rows
 from pine_boost.tables.schema import schema_of
 
