@@ -294,10 +294,10 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
             f"{name} neither has predict nor can it be called; pass a fitted model, a function of the table, a model "
             "file or a folder of pine_boost."
         )
-    read = None
+    reading: Callable[..., TableFile] | None = None
     with suppress(UnsupportedModelError, InvalidInputError):  # it predicts all the same
-        read = read_given(source, decision="value").read_table
-    return Predictor(name, partial(_ask_object, source, threshold), read)
+        reading = read_given(source, decision="value").read_table
+    return Predictor(name, partial(_ask_object, source, threshold), reading)
 
 
 def _reader(prepare: Any, schema: InputSchema) -> Callable[..., TableFile]:
