@@ -25,7 +25,7 @@ from pine_boost.compression.goal import Goal
 from pine_boost.compression.loss import Target
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables, require_tolerance
-from pine_boost.compression.record import LEAVES
+from pine_boost.compression.record import WORK
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import choose, validate
 from pine_boost.errors import PineBoostError
@@ -344,7 +344,7 @@ def _compressed(
         yield from (replace(line, note=f"refused: {error}"[:200]) for line in lines.values())
         return
     goal = Goal(parsed.forest, parsed.forest.decides, options.tolerance)
-    task = set_up(goal, LEAVES, tables.fit, options.random_state, budget)
+    task = set_up(goal, WORK, tables.fit, options.random_state, budget)
     whole = LosslessPart(parsed.forest, parsed.forest)
     n_look = tables.val.n_rows
     part = budget.until(SHARES["compression path"])
@@ -358,6 +358,9 @@ def _compressed(
         own = budget.until(1 / (len(FIDELITIES) - n_before))
         found = validate(parsed, whole, task, choose(path, target.aim()), tables, target, None, own, own).written
         yield line if found is None else replace(line, found=found.model)
+
+
+_FASTER = 1.2  # times the native speed: less is not worth another file
 
 
 @dataclass(frozen=True)
@@ -426,15 +429,38 @@ class Survey:
         """The offers as rows for a DataFrame or a CSV file."""
         return [asdict(offer) for offer in self.offers]
 
+    def recommended(self) -> tuple[Offer, str]:
+        """The offer to take unless you know better, and why.
+
+        The accelerated scorer where it is faster, as it holds for every input and needs no data;
+        else the strictest promise under which at least half of the leaves go; else the smallest.
+        """
+        original = self.offers[0]
+        for offer in self.offers[1:]:
+            is_scorer = offer.call.startswith("pine_boost.accelerate_booster(")
+            if is_scorer and offer.speed is not None and offer.speed >= _FASTER:
+                return offer, f"proved for every input, needs no data, {offer.speed:.1f} times as fast"
+        smaller = [offer for offer in self.offers[1:] if offer.leaves <= original.leaves / 2]
+        if smaller:
+            return smaller[0], "the strictest promise under which at least half of the leaves go"
+        smallest = min(self.offers, key=lambda offer: offer.leaves)
+        if smallest.leaves < original.leaves:
+            return smallest, "nothing halves the leaves; this goes farthest"
+        return original, "nothing smaller was found"
+
+    def _recommendation(self) -> str:
+        offer, reason = self.recommended()
+        return f"Recommended: {offer.promise} ({reason}). {offer.call}".rstrip()
+
     def summary(self) -> str:
-        """The table as text, and what its figures are worth."""
+        """The table as text, what its figures are worth, and one recommended offer."""
         lines = [f"{'trees':>6} {'leaves':>7} {'kB':>7} {'speed':>6}  promise"]
         for offer in self.offers:
             trees, leaves, size, speed = offer.figures()
             lines.append(f"{trees:>6} {leaves:>7} {size:>7} {speed:>6}  {offer.text()}")
             if offer.call:
                 lines.append(f"{'':31}{offer.call}")
-        return "\n".join([*lines, self._worth()])
+        return "\n".join([*lines, self._worth(), self._recommendation()])
 
     def _worth(self) -> str:
         return (
@@ -452,7 +478,9 @@ class Survey:
     def _repr_html_(self) -> str:
         """The table for notebooks."""
         rows = [(*offer.figures(), f"{offer.text()}\n{offer.call}".rstrip()) for offer in self.offers]
-        return table_html(("trees", "leaves", "kB", "speed", "promise"), rows, self._worth())
+        return table_html(
+            ("trees", "leaves", "kB", "speed", "promise"), rows, f"{self._worth()} {self._recommendation()}"
+        )
 
     def check(self, X: Any) -> None:
         """Refuse rows for a promise if this survey has looked at them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,6 +62,25 @@ def test_one_line_for_every_kind_of_promise(found: Any) -> None:
     text = survey.summary()
     assert "These are estimates" in text
     assert "CERTIFIED" not in text
+
+
+def test_one_offer_is_recommended_with_its_reason(found: Any) -> None:
+    survey = found[2]
+    offer, reason = survey.recommended()
+    assert offer in survey.offers
+    text = f"Recommended: {offer.promise} ({reason}). {offer.call}"
+    assert survey.summary().endswith(text.rstrip())
+    original, accelerated, *others = survey.offers
+    half = replace(others[3], leaves=original.leaves // 2)
+    slow = replace(survey, offers=(original, replace(accelerated, speed=1.0), *others[:3], half, *others[4:]))
+    offer, reason = slow.recommended()
+    assert offer == next(offer for offer in slow.offers if offer.leaves <= original.leaves / 2)  # strictest first
+    assert "strictest" in reason
+    fast = replace(survey, offers=(original, replace(accelerated, speed=7.0), *others))
+    assert fast.recommended()[0].promise == accelerated.promise
+    nearly = replace(others[-1], leaves=original.leaves - 1)
+    assert replace(survey, offers=(original, nearly)).recommended()[0] == nearly
+    assert replace(survey, offers=(original,)).recommended() == (original, "nothing smaller was found")
 
 
 def test_rows_that_were_looked_at_are_refused(found: Any, tmp_path: Any) -> None:

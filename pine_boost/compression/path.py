@@ -7,7 +7,7 @@ the original are candidates too. All of it happens before X_val is seen.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +28,9 @@ _N_SLICES = 40
 _HOPELESS = 12.0  # times the share that may change: smaller shapes will not be tested
 # Sizes as shares of the original's cost: first small equal steps, as noisy models stop early, then a constant factor.
 _SHARES = np.concatenate([np.arange(0.97, 0.5, -0.03), np.geomspace(0.49, 0.01, 30)])
+# Further fits of each size, and the estimates between which they are made, as multiples of the share that may change:
+# they leave fewer changed rows at the same size, and cost as much time as the first fit.
+_REFITS, _REFITTED = 2, (0.1, 4.0)
 _REACH = 3.0  # rows pull until they are this many typical errors from the decision
 _LEAST_REACH = 0.06  # of the median distance, before there are errors
 _LEAST_WEIGHT = 1e-3  # of a mean row, so that leaves that no row reaches are ordered by their values too
@@ -95,12 +98,16 @@ def find_path(task: Task, allowed_share: float, budget: Budget, original: Forest
         budget.report_progress(step)
         return found[-1].estimate
 
+    def n_refits() -> int:
+        low, high = (factor * allowed_share for factor in _REFITTED)
+        return _REFITS if found and low <= found[-1].estimate <= high else 0
+
     try:
         for shape in slices(goal.forest, task.subtrees, _N_SLICES):
             add(shape, "slices")
             budget.check()
         equations = build_equations(goal, task.sample.fitted)
-        for shape in walk(goal, task.cost, task.original, equations, Pace(budget)):
+        for shape in walk(goal, task.cost, task.original, equations, Pace(budget), n_refits=n_refits):
             if add(shape, "path") > _HOPELESS * max(allowed_share, 1e-3):
                 break
             budget.check()
@@ -144,10 +151,12 @@ def walk(
     equations: Equations,
     pace: Pace | None = None,
     sizes: Sequence[int] | None = None,
+    n_refits: Callable[[], int] = lambda: 0,
 ) -> Iterator[Shape]:
     """Yield smaller and smaller shapes, each collapsed from the last and refitted.
 
-    ``sizes`` are the costs to stop at, by default those of `step_sizes`.
+    ``sizes`` are the costs to stop at, by default those of `step_sizes`; ``n_refits`` says how often the next one is
+    fitted again.
     """
     shape, sums = start, equations.distance
     near = _nearness(equations)
@@ -164,6 +173,8 @@ def walk(
         if smaller.n_leaves == 0:
             return
         shape, sums = fit_shape(equations, smaller, intervals)
+        for _ in range(n_refits()):  # after a fit, other rows are near the decision
+            shape, sums = fit_shape(equations, shape, _intervals(goal, equations, sums, near))
         if goal.keeps_class and goal.tolerance is None:
             intercept, sums = shift_intercepts(equations, signs, shape.intercept, sums)
             shape = replace(shape, intercept=intercept)
