@@ -71,15 +71,15 @@ class Loss:
         rows = np.arange(len(self.labels))
         if self.kind == SQUARED:
             assert answers.numbers is not None
-            return np.minimum(((answers.numbers[:, 0] - self.labels) / self.scale) ** 2, 1.0)
+            return np.asarray(np.minimum(((answers.numbers[:, 0] - self.labels) / self.scale) ** 2, 1.0))
         if self.kind == BRIER:
             assert answers.numbers is not None
             missed = answers.numbers.copy()
             missed[rows, self.labels] -= 1.0
-            return np.minimum((missed**2).sum(axis=1) / 2, 1.0)
+            return np.asarray(np.minimum((missed**2).sum(axis=1) / 2, 1.0))
         assert answers.classes is not None
         if self.costs is None:
-            return (answers.classes != self.labels).astype(np.float64)
+            return np.asarray(answers.classes != self.labels, dtype=np.float64)
         return np.asarray(self.costs[self.labels, answers.classes])
 
     def count(self, before: FloatArray, after: FloatArray, max_loss: float | None) -> dict[str, Any]:
@@ -172,8 +172,7 @@ class Target:
         """The tests of `judge`, each stricter than the one before; their levels add up to ``1 - confidence``."""
         if self.max_loss is None:
             assert self.fidelity is not None
-            limits = allowances(self.n_rows, self.fidelity, self.confidence)
-            return [lambda counted, limit=limit: counted.n_changed <= limit for limit in limits]
+            return [_at_most(limit) for limit in allowances(self.n_rows, self.fidelity, self.confidence)]
         first, second = (self._test((1.0 - self.confidence) * share) for share in SHARES_OF_LEVEL)
         return [first, lambda counted: first(counted) and second(counted)]
 
@@ -229,6 +228,10 @@ class Target:
         if self.is_error:
             return bool(most_lost(n_rows, self.max_loss, level)[0] >= 0)
         return bet(np.zeros(n_rows), self.max_loss) * level >= 1.0
+
+
+def _at_most(limit: int) -> Callable[[Counted], bool]:
+    return lambda counted: counted.n_changed <= limit
 
 
 def bet(differences: FloatArray, max_loss: float) -> float:

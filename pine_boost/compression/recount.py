@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -219,9 +220,9 @@ def _in_losses(record: CompressionRecord, loss: Loss, answers: tuple[Answers, An
     counted = loss.count(before, after, record.max_loss)
     if returned is None:
         return
-    e_values = [1.0 if value is None else value for value in (counted["e_value"], returned.e_value)]
+    found, stated_bet = (1.0 if value is None else value for value in (counted["e_value"], returned.e_value))
     same = (counted["n_lost"], counted["n_gained"]) == (returned.n_lost, returned.n_gained)
-    if not same or not np.isclose(*e_values, rtol=_SAME_BET, atol=0.0):
+    if not same or not math.isclose(found, stated_bet, rel_tol=_SAME_BET):
         yield "the lost and gained rows, or the e-value, of the returned model are others"
 
 

@@ -92,7 +92,7 @@ def _sizes(result: CompressResult) -> list[tuple[str, str, str]]:
     if r.loss_before is not None and r.loss_after is not None:
         name = "Accuracy on X_val" if r.loss == ERROR else f"Loss on X_val ({r.loss})"
         pair = (1 - r.loss_before, 1 - r.loss_after) if r.loss == ERROR else (r.loss_before, r.loss_after)
-        rows.append((name, *(f"{value:.4f}" for value in pair)))
+        rows.append((name, f"{pair[0]:.4f}", f"{pair[1]:.4f}"))
     return rows
 
 
