@@ -129,7 +129,7 @@ def _breadth_first(trees: StateTrees) -> tuple[IntArray, IntArray]:
         left, right = trees.left[level], trees.right[level]
         position[left], position[right] = place, place + 1
         free += 2 * np.bincount(tree, minlength=trees.n_trees)
-        level = np.stack([left, right], axis=1).ravel()
+        level = np.stack([left, right], axis=1).ravel().astype(np.int64)
         tree = np.repeat(tree, 2)
 
 
