@@ -19,6 +19,15 @@ from pine_boost.parsers.catboost.decimals import as_loaded
 
 REMEDY = "Save the model again with model.save_model(path, format='json')"
 TREATMENTS = ("AsIs", "AsFalse", "AsTrue")
+LOSSES = (
+    *("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll", "Focal"),
+    *("RMSE", "LogCosh", "Lq", "MAE", "Quantile", "Expectile", "LogLinQuantile", "MAPE", "Huber"),
+    *("Poisson", "Tweedie", "Cox", "SurvivalAft", "PythonUserDefinedPerObject"),
+    *("MultiRMSE", "MultiRMSEWithMissingValues", "MultiQuantile", "RMSEWithUncertainty", "MultiLogloss"),
+    *("MultiCrossEntropy", "PythonUserDefinedMultiTarget", "PairLogit", "PairLogitPairwise", "YetiRank"),
+    *("YetiRankPairwise", "QueryRMSE", "GroupQuantile", "QuerySoftMax", "QueryCrossEntropy"),
+    *("StochasticFilter", "LambdaMart", "StochasticRank"),
+)
 _DEEPEST = 16  # CatBoost's own limit
 _LABELS: dict[str, tuple[type, ...]] = {"Integer": (int,), "Float": (int, float), "String": (str,), "Boolean": (bool,)}
 _SECTIONS = ("catboost_version_info", "model_guid", "output_options", "train_finish_time", "training")
@@ -279,6 +288,8 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
     loss = f.read(
         info["params"].get("loss_function"), {"type": f.text(), "params": f.mapping(f.anything)}, "loss_function"
     )["type"]
+    if loss not in LOSSES:
+        raise UnsupportedModelError(f"The CatBoost loss {loss[:60]!r} is not known; accepted: {', '.join(LOSSES)}.")
     labels = None
     if "class_params" in info:
         table = {
@@ -294,7 +305,7 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
         labels = section["class_names"] or ((0, 1) if n_outputs == 1 else ())
         fits = all(type(label) in _LABELS[kind] for label in labels) and len(set(labels)) == len(labels)
         f.require(fits and len(labels) == max(n_outputs, 2), "class_names do not fit the model")
-        f.require(section["class_to_label"] in ((), tuple(range(len(labels)))), "class_to_label is not 0, 1, ...")
+        f.require(section["class_to_label"] == tuple(range(len(labels))), "class_to_label is not 0, 1, ...")
         labels = tuple(float(label) for label in labels) if kind == "Float" else labels
     cut = None
     if "binclass_probability_threshold" in info:
