@@ -88,7 +88,7 @@ def accelerate_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a
+        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a
         Pipeline, threshold wrapper or calibrated classifier around one. A CalibratedClassifierCV or
         soft VotingClassifier that averages several needs ``fidelity`` below 1. It is never
         modified.

@@ -60,7 +60,7 @@ def compress_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a
+        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a
         Pipeline, threshold wrapper or calibrated classifier around one; also a
         CalibratedClassifierCV or soft VotingClassifier that averages several. It is never modified.
     X_fit : table

@@ -251,7 +251,7 @@ def _read_texts(texts: str) -> dict[str, tuple[str, str]]:
 
 _TEXTS = _read_texts("""
 model : object, path or bytes
-    A trained XGBoost, LightGBM or scikit-learn tree ensemble, or a Pipeline, threshold wrapper or calibrated
+    A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline, threshold wrapper or calibrated
     classifier around one. It is never modified.
 X_fit : table, optional
     Rows on which the plausibility score is fitted; the training rows are fine. No labels are needed. With
@@ -353,7 +353,7 @@ sweep.time_limit : float, optional
 sweep.callback : callable, optional
     Called with alpha and a `Step` after each step of a search.
 compress_booster.model : object, path or bytes
-    A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline, threshold
+    A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline, threshold
     wrapper or calibrated classifier around one; also a CalibratedClassifierCV or soft VotingClassifier that averages
     several. It is never modified.
 compress_booster.X_fit : table
@@ -392,7 +392,7 @@ compress_booster.callback : callable, optional
 compress_booster.allow_overlap : bool
     Continue although rows of {X_val} also occur in {X_fit}; then the result is only MEASURED.
 accelerate_booster.model : object, path or bytes
-    A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline, threshold
+    A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline, threshold
     wrapper or calibrated classifier around one. A CalibratedClassifierCV or soft VotingClassifier that averages
     several needs ``fidelity`` below 1. It is never modified.
 accelerate_booster.X_fit : table, optional

@@ -66,7 +66,7 @@ def prune_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM or scikit-learn tree ensemble, or a Pipeline, threshold wrapper
+        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline, threshold wrapper
         or calibrated classifier around one. It is never modified.
     X_fit : table, optional
         Rows on which the plausibility score is fitted; the training rows are fine. No labels are
