@@ -55,8 +55,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="XGBoost .json or .ubj, LightGBM .txt, CatBoost .json, or a pickle of a scikit-learn ensemble, Pipeline, threshold or "
-        "calibrated classifier.",
+        help="XGBoost .json or .ubj, LightGBM .txt, CatBoost .json, or a pickle of a scikit-learn ensemble, Pipeline, "
+        "threshold or calibrated classifier.",
     )
     add_reading(parser)
 
