@@ -354,8 +354,8 @@ sweep.callback : callable, optional
     Called with alpha and a `Step` after each step of a search.
 compress_booster.model : object, path or bytes
     A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline,
-    threshold wrapper or calibrated classifier around one; also a CalibratedClassifierCV or soft VotingClassifier that averages
-    several. It is never modified.
+    threshold wrapper or calibrated classifier around one; also a CalibratedClassifierCV or soft VotingClassifier that
+    averages several. It is never modified.
 compress_booster.X_fit : table
     Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very many rows a seeded
     sample of up to 240 000 is used. Both tables may be larger than memory: Parquet files or folders, pyarrow
@@ -393,8 +393,8 @@ compress_booster.allow_overlap : bool
     Continue although rows of {X_val} also occur in {X_fit}; then the result is only MEASURED.
 accelerate_booster.model : object, path or bytes
     A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline,
-    threshold wrapper or calibrated classifier around one. A CalibratedClassifierCV or soft VotingClassifier that averages
-    several needs ``fidelity`` below 1. It is never modified.
+    threshold wrapper or calibrated classifier around one. A CalibratedClassifierCV or soft VotingClassifier that
+    averages several needs ``fidelity`` below 1. It is never modified.
 accelerate_booster.X_fit : table, optional
     Rows for which the order of the trees is chosen and on which the work is measured; the training rows are fine.
     No labels are needed. Without them the trees that can add most come first, and the work is measured on synthetic
