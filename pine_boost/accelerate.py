@@ -88,10 +88,10 @@ def accelerate_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a
-        Pipeline, threshold wrapper or calibrated classifier around one. A CalibratedClassifierCV or
-        soft VotingClassifier that averages several needs ``fidelity`` below 1. It is never
-        modified.
+        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or
+        ranker, or a Pipeline, threshold wrapper or calibrated classifier around one. A
+        CalibratedClassifierCV or soft VotingClassifier that averages several needs ``fidelity``
+        below 1. It is never modified.
     X_fit : table, optional
         Rows for which the order of the trees is chosen and on which the work is measured; the
         training rows are fine. No labels are needed. Without them the trees that can add most come

@@ -60,8 +60,8 @@ def compress_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a
-        Pipeline, threshold wrapper or calibrated classifier around one; also a
+        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or
+        ranker, or a Pipeline, threshold wrapper or calibrated classifier around one; also a
         CalibratedClassifierCV or soft VotingClassifier that averages several. It is never modified.
     X_fit : table
         Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very

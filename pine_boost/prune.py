@@ -66,8 +66,8 @@ def prune_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline, threshold wrapper
-        or calibrated classifier around one. It is never modified.
+        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline,
+        threshold wrapper or calibrated classifier around one. It is never modified.
     X_fit : table, optional
         Rows on which the plausibility score is fitted; the training rows are fine. No labels are
         needed. With ``alpha=0`` the table may be left out.

@@ -110,8 +110,8 @@ def survey(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline, threshold wrapper
-        or calibrated classifier around one. It is never modified.
+        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline,
+        threshold wrapper or calibrated classifier around one. It is never modified.
     X_fit : table
         Rows to fit on; the training rows are fine.
     X_look : table

@@ -183,8 +183,8 @@ def sweep(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline, threshold wrapper
-        or calibrated classifier around one. It is never modified.
+        A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline,
+        threshold wrapper or calibrated classifier around one. It is never modified.
     X_fit : table
         Rows on which the plausibility score is fitted; the training rows are fine. No labels are
         needed.
