@@ -96,20 +96,24 @@ class TestCompiled:
         env = {**os.environ, "PINE_BOOST_KERNEL": str(target), "LD_PRELOAD": found.stdout.strip()}
         env |= {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(ROOT)}
         tests = ["tests/kernels/test_twin.py", "tests/kernels/test_leaves.py"]
+        membership = ("test_pair_tables_of_every_size", "test_sums_over_trees_are_those_of_the_walk")
+        tests += [f"tests/region/test_fast_membership.py::{name}" for name in membership]
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
 
 
-def test_the_struct_of_the_kernel_is_that_of_the_source():
-    """Every field of scorer_t, in its order: a shifted pointer would read anywhere."""
+@pytest.mark.parametrize(("kind", "first"), [("scorer_t", "n_features"), ("region_t", "n_terms")])
+def test_the_struct_of_the_kernel_is_that_of_the_source(kind, first):
+    """Every field, in its order: a shifted pointer would read anywhere."""
     import re
 
     source = library.SOURCE.read_text()
-    body = source[source.index("typedef struct {\n    int64_t n_features") : source.index("} scorer_t;")]
+    body = source[source.index(f"typedef struct {{\n    int64_t {first}") : source.index(f"}} {kind};")]
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
     names = []
     for statement in body.partition("{")[2].split(";"):
         words = re.sub(r"\b(const|int64_t|int32_t|uint64_t|double|void|quick_t)\b", "", statement)
         names += [name.strip(" *\n") for name in words.split(",") if name.strip(" *\n")]
-    assert names == [name for name, *_ in library.ScorerStruct._fields_]
+    struct = {"scorer_t": library.ScorerStruct, "region_t": library.RegionStruct}[kind]
+    assert names == [name for name, *_ in struct._fields_]
