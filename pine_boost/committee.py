@@ -400,8 +400,8 @@ def _read_rows(
     """Read both tables as the first member sees them; raise if the rows or the options do not fit."""
     _refuse_options(committee, X_fit, X_val, options)
     first = read_given(committee.members[0], decision="value")
-    rows = [first.wrapper.rows(committee.rows(X)) for X in (X_fit, X_val)]
-    tables = read_tables(first.parsed, *rows, options)
+    rows_fit, rows_val = (first.wrapper.rows(committee.rows(X)) for X in (X_fit, X_val))
+    tables = read_tables(first.parsed, rows_fit, rows_val, options)
     refuse_spent(spent, hashes_of(tables.val), "X_val")
     require_rows(*_target(tables, options))
     return tables

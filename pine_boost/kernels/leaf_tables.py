@@ -121,7 +121,7 @@ class SignedMatrix:
     def _call(self, name: str, rows: Int32Array, found: FloatArray, *given: Any) -> FloatArray:
         library = load()
         if library is None:
-            return getattr(numpy_twin, name)(self, rows, found, *given)
+            return np.asarray(getattr(numpy_twin, name)(self, rows, found, *given))
         vectors = [np.ascontiguousarray(part, dtype=np.float64) if np.ndim(part) else part for part in given]
         rows = np.ascontiguousarray(rows, dtype=np.int32)
         getattr(library, f"pine_{name}")(
