@@ -61,13 +61,15 @@ def test_functions_stay_functions_whatever_is_imported_first() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_importing_loads_no_library() -> None:
+def test_importing_loads_no_library_and_completion_knows_every_name() -> None:
     code = (
         "import sys, pine_boost\n"
         "loaded = {'ortools', 'sklearn', 'xgboost', 'lightgbm', 'pandas'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"
+        "assert set(pine_boost.__all__) <= set(dir(pine_boost))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+    assert "SolverBudgetExceeded" not in dir(pine_boost)
 
 
 def test_one_table_is_split_and_said_so(table: Any, boosting: Any) -> None:
@@ -140,12 +142,6 @@ def test_a_file_is_no_folder(result: Any, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(InvalidInputError, match="is a file"):
         result.save(tmp_path / "taken")
-
-
-def test_completion_knows_every_public_name() -> None:
-    code = "import pine_boost; assert set(pine_boost.__all__) <= set(dir(pine_boost))"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert "SolverBudgetExceeded" not in dir(pine_boost)
 
 
 def test_representations_fit_into_a_line(result: Any) -> None:
