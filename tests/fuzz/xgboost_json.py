@@ -15,7 +15,7 @@ from tests.fuzz.native_check import check_model
 @cache
 def healthy() -> list[bytes]:
     """Categories, dart, several classes and pandas categories."""
-    from tests.support.healthy_xgboost import healthy_files
+    from tests.support.malformed_xgboost import healthy_files
 
     return [contents for name, contents in healthy_files().items() if name.endswith(".json")]
 

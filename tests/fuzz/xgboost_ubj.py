@@ -17,7 +17,7 @@ from tests.fuzz.native_check import check_model
 @cache
 def healthy() -> list[bytes]:
     """The model with categories, as XGBoost writes it."""
-    from tests.support.healthy_xgboost import healthy_files
+    from tests.support.malformed_xgboost import healthy_files
 
     return [contents for name, contents in healthy_files().items() if name.endswith(".ubj")]
 

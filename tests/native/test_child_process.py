@@ -59,7 +59,7 @@ def test_a_lightgbm_file_with_a_threshold_predicts_as_the_library_does():
 
 
 def test_every_healthy_file_survives_its_first_load():
-    from tests.support.healthy_xgboost import healthy_files
+    from tests.support.malformed_xgboost import healthy_files
 
     for contents in (*healthy_files().values(), _multiclass_file(), _lightgbm_file()):
         try_in_child(read_model(contents, decision="value"))

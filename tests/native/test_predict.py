@@ -22,8 +22,8 @@ from pine_boost.result import PruneResult
 from pine_boost.search import algorithm
 from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows, integer_margins
-from tests.support.margins import look_for_no_serving_margin
 from tests.support.native_models import MODELS, built
+from tests.support.verifying import look_for_no_serving_margin
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")

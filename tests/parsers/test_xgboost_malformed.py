@@ -16,8 +16,7 @@ from tests.support.grids import grid_forest
 xgboost = pytest.importorskip("xgboost")
 pytest.importorskip("pandas")
 
-from tests.support.healthy_xgboost import healthy_files  # noqa: E402  (needs xgboost)
-from tests.support.malformed_xgboost import malformed_files  # noqa: E402  (needs xgboost)
+from tests.support.malformed_xgboost import healthy_files, malformed_files  # noqa: E402  (needs xgboost)
 
 CASES = malformed_files()
 

@@ -30,9 +30,9 @@ from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal
 from tests.support.bruteforce import Small, check_result, small_problem
 from tests.support.forests import MANNERS
-from tests.support.margins import look_for_no_serving_margin
 from tests.support.naive import Case, broken_rows, random_case, random_pruned
 from tests.support.solver_settings import FOREVER
+from tests.support.verifying import look_for_no_serving_margin
 
 pytest.importorskip("sklearn")  # isolation forests
 

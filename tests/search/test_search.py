@@ -27,6 +27,7 @@ from tests.support.bruteforce import (
     small_problem,
 )
 from tests.support.forests import MANNERS, XGBOOST, Manner
+from tests.support.solver_settings import OTHERS
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
 
@@ -237,17 +238,7 @@ def test_same_seed_same_result_for_any_number_of_jobs(n_outputs: int) -> None:
     assert other.n_kept == first.n_kept  # both optimal
 
 
-SETTINGS = (
-    SolverSetting("linear", linearization_level=1),
-    SolverSetting("very linear", random_seed=3, linearization_level=2),
-    SolverSetting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
-    SolverSetting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
-    SolverSetting("other seed", random_seed=2**30),
-    SolverSetting("other seed, no presolve", random_seed=12345, cp_model_presolve=False),
-)
-
-
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
+@pytest.mark.parametrize("setting", [SolverSetting("linear", linearization_level=1), *OTHERS], ids=lambda s: s.name)
 def test_search_never_certifies_a_canary(setting: SolverSetting, monkeypatch: Any) -> None:
     """The last input that distinguishes two supports lies exactly on the region's edge.
 

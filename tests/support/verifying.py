@@ -62,3 +62,8 @@ def pruned_model(kind: str, **options: Any) -> tuple[Any, PruneResult]:
     n = len(X) // 2
     options = {"alpha": 0.2, "indifference": 0.05, **options}
     return model, prune_booster(model, X[:n], X[n:], **options)
+
+
+def look_for_no_serving_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proving it takes most of the time of a small search; test_serving and test_verify ask it."""
+    monkeypatch.setattr("pine_boost.build_result.find_margin", lambda *_: None)
