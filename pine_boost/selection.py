@@ -29,7 +29,7 @@ RULES = ("confidence", "empirical")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TestedAlpha:
     """The result for one alpha of the grid on the selection rows.
 
     Attributes
@@ -72,7 +72,7 @@ class AlphaSelection:
     model : object or bytes
         The chosen native model; the original if there is none.
     result : PruneResult or None
-    candidates : tuple of Candidate
+    candidates : tuple of TestedAlpha
         Ascending in alpha.
     target_fidelity, delta : float
     rule : str
@@ -83,7 +83,7 @@ class AlphaSelection:
     alpha: float | None
     model: Any
     result: PruneResult | None
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TestedAlpha, ...]
     target_fidelity: float
     rule: str
     delta: float
@@ -212,7 +212,7 @@ def upper_risk_bound(mismatches: int, n_rows: int, level: float) -> float:
     return float(betaincinv(mismatches + 1, n_rows - mismatches, 1 - level))
 
 
-def _candidate(result: PruneResult, before: Any, X_sel: Any, target: float, rule: str, level: float) -> Candidate:
+def _candidate(result: PruneResult, before: Any, X_sel: Any, target: float, rule: str, level: float) -> TestedAlpha:
     after = asked_in_chunks(predict_classes, result.pruned, X_sel)
     mismatches = int(np.count_nonzero(after != before))
     n_rows = len(before)
@@ -220,7 +220,7 @@ def _candidate(result: PruneResult, before: Any, X_sel: Any, target: float, rule
     observed = (n_rows - mismatches) / n_rows >= target
     reached = observed if rule == "empirical" else bound <= 1 - target
     certified = result.status == "CERTIFIED"
-    return Candidate(
+    return TestedAlpha(
         alpha=result.certificate.alpha,
         certified=certified,
         trees=result.certificate.trees_after,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import MissingDependencyError, UnsupportedModelError
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
-from pine_boost.exporters.treelite import Link, find_link, vote_link
+from pine_boost.exporters.treelite import LinkFunction, find_link, vote_link
 from pine_boost.model.exact import certain_distance, summation_band
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
@@ -203,7 +203,7 @@ def _add_label(graph: _Graph, forest: Forest, margin: str) -> None:
     graph.output("label", labels.dtype)
 
 
-def _probability(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
+def _probability(graph: _Graph, forest: Forest, link: LinkFunction, margin: str) -> str:
     """Add the probabilities of all classes in float64; the native ones are equal up to rounding."""
     scaled = _scaled(graph, forest, link, margin)
     if link.name == "softmax":
@@ -218,7 +218,7 @@ def _probability(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
     return graph.add("Concat", rest, one, axis=1)
 
 
-def _scaled(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
+def _scaled(graph: _Graph, forest: Forest, link: LinkFunction, margin: str) -> str:
     """Add the margin times the slope of the link, divided by the number of trees if it is a mean."""
     factor = link.slope
     if link.average:

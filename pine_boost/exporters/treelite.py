@@ -99,7 +99,7 @@ def to_treelite_sums(model: Any, *, codes: bool = False) -> Any:
     treelite.Model
     """
     forest = _parsed(model).forest
-    link = Link("identity_multiclass" if forest.n_outputs > 1 else "identity")
+    link = LinkFunction("identity_multiclass" if forest.n_outputs > 1 else "identity")
     return _build(forest, link, "float64", codes)
 
 
@@ -112,7 +112,7 @@ def _parsed(model: Any) -> Model:
     return parsed
 
 
-def _build(forest: Forest, link: Link, float_type: str, codes: bool) -> Any:
+def _build(forest: Forest, link: LinkFunction, float_type: str, codes: bool) -> Any:
     try:
         from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
     except ImportError as error:
@@ -210,7 +210,7 @@ _HISTOGRAM = {"poisson": "exponential", "gamma": "exponential"}
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkFunction:
     """What is applied to the sum: a postprocessor of Treelite, and whether the sum is divided to a mean."""
 
     name: str
@@ -218,7 +218,7 @@ class Link:
     average: bool = False
 
 
-def find_link(model: Model) -> Link:
+def find_link(model: Model) -> LinkFunction:
     """Return the link of a model's own ``predict`` or ``predict_proba``."""
     forest = model.forest
     identity = "identity_multiclass" if forest.n_outputs > 1 else "identity"
@@ -230,7 +230,7 @@ def find_link(model: Model) -> Link:
     return finders[forest.library](model, identity)
 
 
-def vote_link(model: Model) -> Link | None:
+def vote_link(model: Model) -> LinkFunction | None:
     """Return the softmax behind AdaBoost's votes for several classes, for which Treelite has no slope.
 
     scikit-learn computes softmax(d / (K - 1)) with d = (K v - W) / ((K - 1) W) for v votes of W.
@@ -240,16 +240,16 @@ def vote_link(model: Model) -> Link | None:
         return None
     largest = largest_leaf(forest).max(axis=1)
     n_classes = forest.n_outputs
-    return Link("softmax", slope=float(n_classes / ((n_classes - 1) ** 2 * largest.sum())))
+    return LinkFunction("softmax", slope=float(n_classes / ((n_classes - 1) ** 2 * largest.sum())))
 
 
-def _xgboost_link(model: Model, identity: str) -> Link:
+def _xgboost_link(model: Model, identity: str) -> LinkFunction:
     if model.forest.objective.startswith("multi:"):
-        return Link("softmax")
-    return Link(_XGBOOST.get(model.forest.objective, identity))
+        return LinkFunction("softmax")
+    return LinkFunction(_XGBOOST.get(model.forest.objective, identity))
 
 
-def _lightgbm_link(model: Model, identity: str) -> Link:
+def _lightgbm_link(model: Model, identity: str) -> LinkFunction:
     line = str(model.document.objective or "")
     found = re.search(r"\bsigmoid:(\S+)", line)
     slope = float(found.group(1)) if found else 1.0
@@ -259,27 +259,27 @@ def _lightgbm_link(model: Model, identity: str) -> Link:
     rounds = int(model.forest.tree_round.max()) + 1
     if name in ("binary", "cross_entropy", "multiclassova"):
         postprocessor = "multiclass_ova" if name == "multiclassova" else "sigmoid"
-        return Link(postprocessor, slope / rounds if average else slope)
+        return LinkFunction(postprocessor, slope / rounds if average else slope)
     if name == "multiclass":
-        return Link("softmax", average=average)
+        return LinkFunction("softmax", average=average)
     if "sqrt" in options:
-        return Link("signed_square", average=average)
-    return Link(_LIGHTGBM.get(name, identity), average=average)
+        return LinkFunction("signed_square", average=average)
+    return LinkFunction(_LIGHTGBM.get(name, identity), average=average)
 
 
-def _sklearn_link(model: Model, identity: str) -> Link:
+def _sklearn_link(model: Model, identity: str) -> LinkFunction:
     forest, family = model.forest, model.document.family
     multi = forest.n_outputs > 1
     if family == "average":
-        return Link(identity, average=True)
+        return LinkFunction(identity, average=True)
     if family == "votes":
         if multi:
-            return Link(identity)
+            return LinkFunction(identity)
         weight = largest_leaf(forest)[:, 0].sum()
-        return Link("sigmoid", slope=float(2 / weight))
+        return LinkFunction("sigmoid", slope=float(2 / weight))
     if not model.kind.endswith("Classifier"):
-        return Link(_HISTOGRAM.get(forest.objective, identity) if family == "histogram" else identity)
+        return LinkFunction(_HISTOGRAM.get(forest.objective, identity) if family == "histogram" else identity)
     if multi:
-        return Link("softmax")
+        return LinkFunction("softmax")
     # Treelite's own importer omits the factor 2 of the exponential loss
-    return Link("sigmoid", slope=2.0 if forest.objective == "exponential" else 1.0)
+    return LinkFunction("sigmoid", slope=2.0 if forest.objective == "exponential" else 1.0)

@@ -139,7 +139,7 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
         places = special_offset[nodes][:, None] + np.arange(sides.shape[1])
         special_left[places] = sides
     return make_trees(
-        Shape(forest.tree_offset[:-1], is_leaf, forest.left, forest.right),
+        TreeShape(forest.tree_offset[:-1], is_leaf, forest.left, forest.right),
         forest.feature,
         rank,
         first_special,
@@ -149,7 +149,7 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class TreeShape:
     """The structure of stacked trees; children are only read at inner nodes."""
 
     root: npt.NDArray[Any]
@@ -159,7 +159,7 @@ class Shape:
 
 
 def make_trees(
-    shape: Shape,
+    shape: TreeShape,
     feature: npt.NDArray[Any],
     rank: npt.NDArray[Any],
     first_special: npt.NDArray[Any],

@@ -19,7 +19,7 @@ from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import canonical, require
 from pine_boost.model.forest import IntArray
-from pine_boost.model.routing import Shape, make_trees
+from pine_boost.model.routing import TreeShape, make_trees
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.region.region_ladder import RegionLadder
@@ -383,7 +383,7 @@ def _trees_from_json(section: Any, where: str, space: StateSpace) -> TreeCost:
     is_rank = (rank >= 0) & (rank < intervals[feature] - 1)
     require(bool(np.all(is_rank[numeric])), "a rank names no threshold")
     trees = make_trees(
-        Shape(root, is_leaf, left, right),
+        TreeShape(root, is_leaf, left, right),
         feature,
         rank,
         intervals[feature],

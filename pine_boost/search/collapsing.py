@@ -31,7 +31,7 @@ from pine_boost.search.oracle import Oracle
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import Incumbent, SearchResult
 from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchOptions, SearchState
-from pine_boost.search.shapes import LEVELS, Collapser, Kept, Shape, Splits, build_shape, find_splits
+from pine_boost.search.shapes import LEVELS, CollapsedTrees, Collapser, Kept, Splits, build_shape, find_splits
 from pine_boost.search.strategies import Proposal, ProposalStatus
 
 _ANSWERS = 12  # different costs of ranges to try
@@ -249,7 +249,7 @@ class NearWriter:
             return None
         return self._splits.collapse(pruned, kept)
 
-    def _project(self, state: SearchState, shape: Shape) -> Weights | None:
+    def _project(self, state: SearchState, shape: CollapsedTrees) -> Weights | None:
         """The values closest to the base's that keep every row with some room.
 
         Constants are free; the distance of cuts stays.
@@ -312,7 +312,7 @@ class NearWriter:
         return solution.x
 
 
-def _merged(state: SearchState, shape: Shape, base: Base) -> tuple[FloatArray, FloatArray]:
+def _merged(state: SearchState, shape: CollapsedTrees, base: Base) -> tuple[FloatArray, FloatArray]:
     """The base's mean below every remaining leaf, and the share of fit rows there."""
     reference = state.constraints.fit.reference
     repeated = np.repeat(reference.counts, reference.leaves.shape[1])

@@ -30,7 +30,7 @@ _KEY_BITS = 62  # of an integer that identifies a row
 
 
 @dataclass(frozen=True, eq=False)
-class FitRows:
+class DistinctFitRows:
     """The distinct state rows of X_fit, and the original's margins on them."""
 
     states: States
@@ -38,7 +38,7 @@ class FitRows:
 
     most_at_once: int
 
-    def with_columns(self, problem: Problem, n_columns: int) -> FitRows:
+    def with_columns(self, problem: Problem, n_columns: int) -> DistinctFitRows:
         """The same rows for another number of columns."""
         return replace(self, most_at_once=_most_at_once(problem, n_columns))
 
@@ -66,7 +66,7 @@ class FitRows:
 
 def distinct_fit_rows(
     problem: Problem, states: npt.NDArray[Any], n_columns: int = 0, check: Callable[[], None] | None = None
-) -> FitRows:
+) -> DistinctFitRows:
     """Distinct state rows and the original's margins; only features with several states are compared.
 
     The more columns (``n_columns``), the fewer rows become constraints at once.
@@ -74,7 +74,7 @@ def distinct_fit_rows(
     first, counts = _distinct(problem, states)
     distinct = states[first].astype(np.int32)
     reference = build_reference(problem, problem.trees.leaves(distinct, check), counts)
-    return FitRows(distinct, reference, _most_at_once(problem, n_columns))
+    return DistinctFitRows(distinct, reference, _most_at_once(problem, n_columns))
 
 
 def _most_at_once(problem: Problem, n_columns: int) -> int:
@@ -113,7 +113,7 @@ class Constraints:
 
     Attributes
     ----------
-    fit : FitRows
+    fit : DistinctFitRows
     states : int32 (n_points, n_features)
     leaves : int32 (n_points, n_trees)
     decided : bool (n_points, n_questions)
@@ -126,7 +126,7 @@ class Constraints:
         Point and question of each row of the program.
     """
 
-    def __init__(self, problem: Problem, columns: Columns, fit: FitRows) -> None:
+    def __init__(self, problem: Problem, columns: Columns, fit: DistinctFitRows) -> None:
         self.problem, self.columns, self.fit = problem, columns, fit
         self.states: States = np.zeros((0, problem.space.n_features), np.int32)
         self.leaves: npt.NDArray[np.int32] = np.zeros((0, problem.trees.n_trees), np.int32)

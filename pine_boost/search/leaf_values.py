@@ -19,7 +19,7 @@ from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import ask, finish, prove_lower_bound, run
-from pine_boost.search.constraints import Constraints, FitRows
+from pine_boost.search.constraints import Constraints, DistinctFitRows
 from pine_boost.search.grid_rounding import Reference, leaves_to_grid, native_scale, probability_shift
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import LinearProgram, RowPool, Solver, WeightProgram, Weights, add_order_rows
@@ -99,7 +99,7 @@ def _run_stages(state: SearchState, points: States | None) -> None:
         run(state, polish(state, lambda: _write_near(state)))
 
 
-def _leaf_state(problem: Problem, fit: FitRows, support: Support, units: SearchState) -> SearchState:
+def _leaf_state(problem: Problem, fit: DistinctFitRows, support: Support, units: SearchState) -> SearchState:
     """A search without rows over all leaves if they are few enough, else over those of a support.
 
     Walks are not repeated: their points are among those of the search over units.

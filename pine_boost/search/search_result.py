@@ -24,7 +24,7 @@ from pine_boost.search.pruner import Cuts
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class ProvedModel:
     """A model that was proved at least once; ``pruned`` is None for the original."""
 
     pruned: PrunedForest | None
@@ -112,9 +112,9 @@ class SearchResult:
     remaining: Trimming | None = field(default=None, repr=False)
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> ProvedModel:
         """The model that is proved twice."""
-        return Candidate(self.pruned, self.proofs, self.n_kept)
+        return ProvedModel(self.pruned, self.proofs, self.n_kept)
 
     @property
     def is_fewest(self) -> bool:
@@ -192,9 +192,9 @@ class Incumbent:
 
     Attributes
     ----------
-    best : Candidate
+    best : ProvedModel
         Proved twice; at first the original itself.
-    waiting : list of Candidate
+    waiting : list of ProvedModel
         Smaller than the best, proved once, the smallest last.
     bound : Bound or None
         Proof of a lower bound on the units of any answer.
@@ -207,8 +207,8 @@ class Incumbent:
 
     def __init__(self, columns: Columns, started: float) -> None:
         self.columns = columns
-        self.best = Candidate(None, (), columns.size_of(None))
-        self.waiting: list[Candidate] = []
+        self.best = ProvedModel(None, (), columns.size_of(None))
+        self.waiting: list[ProvedModel] = []
         self.bound: Bound | None = None
         self.believed_bound = 1
         self.undecided: bool | None = None
@@ -216,7 +216,7 @@ class Incumbent:
         self._started = started
 
     @property
-    def smallest(self) -> Candidate:
+    def smallest(self) -> ProvedModel:
         """The smallest model that is proved, once or twice."""
         return self.waiting[-1] if self.waiting else self.best
 
@@ -243,14 +243,14 @@ class Incumbent:
         """Keep a model that was proved once for its second proof, if it is smaller than the smallest."""
         n_kept = self.columns.size_of(pruned)
         if n_kept < self.smallest.n_kept:
-            self.waiting.append(Candidate(pruned, proofs, n_kept))
+            self.waiting.append(ProvedModel(pruned, proofs, n_kept))
             self.note(1)
 
     def prefer(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
         """Keep a model of the same size, proved once, in preference to the smallest."""
-        self.waiting.append(Candidate(pruned, proofs, self.smallest.n_kept))
+        self.waiting.append(ProvedModel(pruned, proofs, self.smallest.n_kept))
 
-    def adopt(self, larger: Candidate, undecided: bool | None) -> None:
+    def adopt(self, larger: ProvedModel, undecided: bool | None) -> None:
         """Adopt a model that was proved on a larger region, unless a smaller one is known."""
         self.undecided = undecided if undecided is False else None
         if larger.pruned is not None and larger.n_kept < self.best.n_kept:
@@ -292,7 +292,7 @@ class Incumbent:
         bound, leaves = min(self.lower_bound, size), self.leaves_of(noted)
         self.history.append(Moment(seconds, size, proofs, bound, leaves))
 
-    def leaves_of(self, found: Candidate) -> int:
+    def leaves_of(self, found: ProvedModel) -> int:
         """The number of leaves of a model."""
         return replace(self.columns, name="leaf").size_of(found.pruned)
 

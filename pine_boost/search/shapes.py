@@ -166,7 +166,7 @@ def find_splits(problem: Problem) -> Splits:
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class CollapsedTrees:
     """The splits that stay, and the linear program of the leaves that are left.
 
     Attributes
@@ -207,7 +207,7 @@ class Shape:
         return found
 
 
-def build_shape(columns: Columns, splits: Splits, kept: Kept) -> Shape:
+def build_shape(columns: Columns, splits: Splits, kept: Kept) -> CollapsedTrees:
     """The shape of a set of splits, without rows."""
     group = splits.groups(kept)
     own = np.flatnonzero(group >= 0)
@@ -217,7 +217,7 @@ def build_shape(columns: Columns, splits: Splits, kept: Kept) -> Shape:
     tree[group[own]] = splits.leaf_tree[own]
     order = renamed(columns.order, group)  # every leaf has a column of its own there
     own_columns = replace(columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group, order=order)
-    return Shape(
+    return CollapsedTrees(
         kept=kept,
         columns=own_columns,
         support=np.asarray(np.bincount(tree, minlength=columns.n_units) > 0),
@@ -232,7 +232,7 @@ class Collapser:
     def __init__(self, state: SearchState, splits: Splits) -> None:
         self.splits = splits
         self._program = RangeProgram(state.constraints.program, splits)
-        self._shape: Shape | None = None
+        self._shape: CollapsedTrees | None = None
 
     def write(self, state: SearchState, kept: Kept) -> PrunedForest | None:
         """A model with these splits on the grid, or None if rounding breaks a row.
@@ -252,7 +252,7 @@ class Collapser:
             pruned = None if widest is None else self._on_grid(state, shape, widest)
         return pruned
 
-    def _on_grid(self, state: SearchState, shape: Shape, weights: Weights) -> PrunedForest | None:
+    def _on_grid(self, state: SearchState, shape: CollapsedTrees, weights: Weights) -> PrunedForest | None:
         reference = state.constraints.fit.reference
         pruned = leaves_to_grid(state.problem, shape.columns, weights, reference)
         return self._collapsed(state, pruned, shape.kept)
@@ -279,7 +279,7 @@ class Collapser:
             return None
         return self.splits.collapse(pruned, kept)
 
-    def _shape_of(self, state: SearchState, kept: Kept) -> Shape:
+    def _shape_of(self, state: SearchState, kept: Kept) -> CollapsedTrees:
         if self._shape is None or not np.array_equal(self._shape.kept, kept):
             self._shape = build_shape(state.columns, self.splits, kept)
         return self._shape

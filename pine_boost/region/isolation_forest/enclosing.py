@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pine_boost.model.routing import Shape, make_trees
+from pine_boost.model.routing import TreeShape, make_trees
 from pine_boost.model.trimming import node_levels
 from pine_boost.region.score_tables import RegionTables, TreeCost
 
@@ -47,7 +47,7 @@ def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
     ends, root = ends[kept], number[trees.root]
     left, right = number[trees.left[kept]], number[trees.right[kept]]
     shorter = make_trees(
-        Shape(root, ends, left, right),
+        TreeShape(root, ends, left, right),
         trees.feature[kept],
         trees.rank[kept],
         trees.first_special[kept],

@@ -15,7 +15,7 @@ from pine_boost.errors import MissingDependencyError
 from pine_boost.model.exact import FLOAT32_MAX, SCORE_SCALE
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value
-from pine_boost.model.routing import Shape, StateTrees, make_trees
+from pine_boost.model.routing import StateTrees, TreeShape, make_trees
 from pine_boost.model.rules import Comparison
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.score_tables import ScoreTables, TreeCost, score_of_leaves
@@ -173,7 +173,7 @@ def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
         filled += len(side)
         sides.append(side)
     return make_trees(
-        Shape(grown.root, is_leaf, grown.left, grown.right),
+        TreeShape(grown.root, is_leaf, grown.left, grown.right),
         grown.feature,
         rank,
         first_special,
