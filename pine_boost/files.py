@@ -199,7 +199,7 @@ def require_free_file(
     if overwrite or not os.path.lexists(path):
         return
     if beginning is None or not _begins(path, beginning):
-        which = "exists" if beginning is None else "exists and is no earlier output"
+        which = "exists" if beginning is None else "exists and is not an earlier output"
         raise InvalidInputError(f"{path} {which}; {remedy}.")
 
 

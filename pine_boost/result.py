@@ -381,7 +381,7 @@ def _read_labels(y: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(y).reshape(-1)
     except ValueError as error:  # lists of different lengths
-        raise InvalidInputError(f"y is no list of labels ({error}); pass one label for each row of X.") from error
+        raise InvalidInputError(f"y is not a list of labels ({error}); pass one label for each row of X.") from error
 
 
 def classes_of(original: Model, labels: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:

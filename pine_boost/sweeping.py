@@ -339,7 +339,7 @@ def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
     try:
         grid = [float(alpha) for alpha in alphas]
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"alphas={alphas!r}: a list of numbers is accepted.", option="alphas") from error
+        raise InvalidInputError(f"alphas must be a list of numbers, got {alphas!r}.", option="alphas") from error
     for alpha in grid:
         require_level(alpha, "alpha")
     if not grid:

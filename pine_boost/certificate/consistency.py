@@ -227,7 +227,9 @@ def _require_proofs(problem: Problem, certificate: Certificate) -> None:
     methods: dict[str, set[str]] = {question.name: set() for question in problem.questions}
     for proof in certificate.proofs:
         if proof.question not in methods:
-            raise CertificateMismatch(f"The certificate proves {proof.question[:80]!r}, which is no question.")
+            raise CertificateMismatch(
+                f"The certificate proves {proof.question[:80]!r}, which is not a question of this model."
+            )
         methods[proof.question].add(proof.method)
     for name, used in methods.items():
         if len(used) < 2:

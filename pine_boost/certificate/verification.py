@@ -379,7 +379,7 @@ class Case:
 
 
 def _no_point(proof: Proof) -> tuple[str, ...]:
-    return (f"{proof.method} named a point that is no counterexample.",)
+    return (f"{proof.method} named a point that is not a counterexample.",)
 
 
 # Compute region, tau and overlap again from X_fit and X_cal, and compare with the files. A user's own score is taken

@@ -193,7 +193,7 @@ def _threshold_of(deciding: list[Layer], inner: Any) -> float:
     chain = _chain(deciding, inner, on_margin)
     calibrators = [c for layer in deciding for c in layer.calibrators]
     if len(calibrators) > 1:
-        raise UnsupportedModelError(f"{len(calibrators)} calibrators lie around one another; one is accepted.")
+        raise UnsupportedModelError(f"{len(calibrators)} calibrators are nested; at most one is supported.")
     knots = getattr(calibrators[0], "X_thresholds_", None) if calibrators else None
     largest = _LARGEST_MARGIN if on_margin else 1.0
     found = switch_point(

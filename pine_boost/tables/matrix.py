@@ -90,7 +90,7 @@ def _no_table(X: Any, name: str) -> InvalidInputError:
             f"{name} is the path {os.fspath(X)!r}. Of files, only Parquet (.parquet) and folders of Parquet files are "
             "read here; read any other file first, for example with pandas.read_csv. The command line reads CSV itself."
         )
-    found = "missing" if X is None else f"a {type(X).__name__}, no table"
+    found = "missing" if X is None else f"a {type(X).__name__}, not a table"
     return InvalidInputError(
         f"{name} is {found}; pass a numpy array, a pandas or polars DataFrame, a pyarrow Table, a "
         "scipy.sparse matrix or a list of rows."

@@ -101,7 +101,7 @@ def cast_numbers(
 def check_dtype(dtype: Any, label: str) -> None:
     """Raise on number types that libraries read differently."""
     if dtype.kind not in "fiub":
-        raise InvalidInputError(f"The {label} has dtype {dtype}; numbers (float, int, bool) are accepted.")
+        raise InvalidInputError(f"The {label} must hold numbers (float, int or bool), got dtype {dtype}.")
     if not dtype.isnative or dtype.itemsize > 8:
         found = "is not in this machine's byte order" if not dtype.isnative else "is beyond float64"
         raise InvalidInputError(

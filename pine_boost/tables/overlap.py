@@ -199,8 +199,8 @@ def refuse_spent(spent: Spent | None, hashes: Hashes, name: str) -> None:
         looked_at = spent.hashes
     else:
         raise InvalidInputError(
-            f"spent is a {type(spent).__name__}: what pine_boost.survey returned is accepted, or "
-            "the path of the file that it was saved to."
+            "spent must be what pine_boost.survey returned, or the path of the file that it was saved to, got a "
+            f"{type(spent).__name__}."
         )
     found = count_overlap(looked_at, hashes)
     if found.is_evident:

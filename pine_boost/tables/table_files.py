@@ -86,7 +86,7 @@ def read_table(path: str | Path, schema: InputSchema, label: str | None = None) 
 def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
     """Read a whole table file as a frame, or as an array for .npy; ``texts`` names the text columns."""
     if not path.is_file():
-        raise InvalidInputError(f"{path} does not exist or is no file; accepted: {ACCEPTED}.")
+        raise InvalidInputError(f"{path} does not exist or is not a file; pass one of {ACCEPTED}.")
     kind = _kind_of(path)
     if kind == ".npy":
         return _read_npy(path)
@@ -98,7 +98,7 @@ def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
         return _read_csv(pandas, path, texts, _separator(path))
     if kind in _BINARY:
         return _read_binary(path, kind)
-    raise InvalidInputError(f"{path} is of no kind that can be read; accepted: {ACCEPTED}.")
+    raise InvalidInputError(f"{path} has a suffix that cannot be read; pass one of {ACCEPTED}.")
 
 
 def is_text_file(path: Path) -> bool:
@@ -119,7 +119,7 @@ def _read_npy(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise InvalidInputError(f"{path} is no NumPy array of numbers: {error}.") from error
+        raise InvalidInputError(f"{path} is not a NumPy array of numbers: {error}.") from error
 
 
 def _read_csv(pandas: Any, path: Path, texts: Mapping[str, Any], separator: str) -> Any:

@@ -199,7 +199,7 @@ def test_pickles_only_with_trust(files: Path, tmp_path: Path, capsys: Any) -> No
     [
         (["inspect", "nowhere.json"], "cannot be read"),
         (["prune", "MODEL", "--fit", "nowhere.csv"], "nowhere.csv does not exist"),
-        (["prune", "MODEL", "--fit", "MODEL"], "is of no kind that can be read"),
+        (["prune", "MODEL", "--fit", "MODEL"], "has a suffix that cannot be read"),
         (["prune", "MODEL", "--fit", "FIT", "--alpha", "2"], "--alpha must be a number in [0, 1), got 2.0"),
         (["prune", "MODEL", "--fit", "FIT", "--threshold", "7"], "threshold"),
         (["sweep", "MODEL", "--fit", "FIT", "--alphas", "0.1;0.2"], "--alphas"),

@@ -39,7 +39,7 @@ def test_several_calibrators():
 def test_a_calibrator_around_a_calibrator():
     once = CalibratedClassifierCV(FrozenEstimator(FOREST), ensemble=False).fit(X, Y)
     model = CalibratedClassifierCV(FrozenEstimator(once), ensemble=False).fit(X, Y)
-    refused(model, "2 calibrators lie around one another")
+    refused(model, "2 calibrators are nested")
 
 
 def test_several_classes():
