@@ -23,7 +23,7 @@ from pine_boost.proof.problem import Problem, restated
 from pine_boost.prune import open_model, search_options
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import FittedRegion, fit_with_states
-from pine_boost.region.isolation_forest.enclosing import enclosing
+from pine_boost.region.isolation_forest import enclosing
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound

@@ -15,7 +15,7 @@ from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import leaf_masks, route
 from pine_boost.proof.problem import Problem
 from pine_boost.region.coarse import coarsen
-from pine_boost.region.isolation_forest.enclosing import enclosing
+from pine_boost.region.isolation_forest import enclosing
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,9 @@ from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
 from pine_boost.proof.problem import build_problem
 from pine_boost.proof.question import Answer
 from pine_boost.proof.two_proofs import first_proof, second_proof
+from pine_boost.region import isolation_forest as module
 from pine_boost.region.fitting import every_input
-from pine_boost.region.isolation_forest import enclosing as module
-from pine_boost.region.isolation_forest.enclosing import cut_trees, enclosing
+from pine_boost.region.isolation_forest import cut_trees, enclosing
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known
 from pine_boost.search.driver import search_regions

@@ -12,7 +12,7 @@ from pine_boost.model.exact import ROW_LIMIT, SCORE_SCALE
 from pine_boost.model.routing import route
 from pine_boost.model.rules import MissingRule
 from pine_boost.model.states import Axis, StateSpace, build_space
-from pine_boost.region.isolation_forest.isolation_trees import average_path_length
+from pine_boost.region.isolation_forest import average_path_length
 from pine_boost.region.score_tables import PairTable, ScoreTables
 from pine_boost.region.scores.chow_liu import bins_of, count_nearest
 from pine_boost.region.scores.fit_score import (

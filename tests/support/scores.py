@@ -9,7 +9,7 @@ import numpy as np
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.region.isolation_forest.isolation_trees import grow_trees, isolation_tables
+from pine_boost.region.isolation_forest import grow_trees, isolation_tables
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states, count_nearest
 from pine_boost.region.scores.fit_score import leaf_support_tables

@@ -22,7 +22,7 @@ from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.options import SCORE_NAMES, is_whole
-from pine_boost.region.isolation_forest.isolation_trees import grow_trees, isolation_tables
+from pine_boost.region.isolation_forest import grow_trees, isolation_tables
 from pine_boost.region.score_tables import PSEUDO_COUNT, PairTable, ScoreTables, TreeCost, score_of_leaves
 from pine_boost.region.scores.chow_liu import (
     add_nearest,
