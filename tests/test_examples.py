@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ for library in ("xgboost", "lightgbm", "sklearn", "treelite", "matplotlib", "pan
     pytest.importorskip(library)
 
 ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
@@ -34,7 +36,6 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptServer]:
 def test_there_is_an_example_for_every_use():
     assert {path.stem for path in EXAMPLES} == {
         "alpha_selection",
-        "compress_default_size",
         "faithful",
         "fleet",
         "guarded_scorer",
@@ -45,7 +46,6 @@ def test_there_is_an_example_for_every_use():
         "sklearn_forest",
         "treelite_scorer",
         "two_moons",
-        "xgboost_binary",
     }
 
 
@@ -57,6 +57,28 @@ def test_example_runs(path, scripts, tmp_path):
         assert "trees" in printed
     if path.stem == "two_moons":
         assert (tmp_path / "two-moons.png").read_bytes().startswith(b"\x89PNG")
+
+
+def cells_of(path: Path) -> list[tuple[str, str]]:
+    """Code and printed text of the cells of a notebook."""
+    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    return [("".join(c["source"]), "".join("".join(o.get("text", "")) for o in c["outputs"])) for c in cells]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_prints_what_was_committed(path, scripts, tmp_path):
+    """In one process without a kernel, which would cost seconds; tests/test_notebooks.py has a kernel."""
+    cells = cells_of(path)
+    script = tmp_path / "notebook.py"
+    script.write_text("\n".join(f"print('@@@')\n{code}" for code, _ in cells), encoding="utf-8")
+    printed = scripts.run(script, tmp_path).split("@@@\n")[1:]
+    assert any(shown for _, shown in cells)
+    for (_, shown), found in zip(cells, printed, strict=True):
+        assert VOLATILE.sub("", found).split() == VOLATILE.sub("", shown).split()
+
+
+def test_there_is_a_notebook_for_every_way_in():
+    assert {path.stem for path in NOTEBOOKS} == {"credit_scoring", "lightgbm_categories", "serving_fastapi"}
 
 
 def blocks_of(page: Path) -> list[tuple[str, str]]:
