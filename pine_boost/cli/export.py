@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import flags, output
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
 EXAMPLES = """examples:
   pine-boost export model.json --to onnx -o model.onnx --data train.csv
@@ -19,6 +19,11 @@ EXAMPLES = """examples:
   pine-boost export model.json --to sql -o model.sql --table customers --keep id
   pine-boost export scorer --to c -o scorer.c          (a folder that accelerate wrote, or a model)"""
 CATEGORIES = "categories.json"
+_NAMES = {"onnx": "ONNX", "treelite": "Treelite", "sql": "SQL"}
+_ONLY_C = (
+    "{folder} is a scorer folder, and {target} has no early exit, so the scorer would lose its speed. Export the model "
+    "itself to {target}, or the scorer with --to c."
+)
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Convert and write."""
     from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.parsers import read_model
+    from pine_boost.scoring.scorer_folder import MANIFEST
 
     if arguments.target != "sql" and (arguments.table is not None or arguments.keep):
         raise InvalidInputError(f"--table and --keep belong to --to sql, not to --to {arguments.target}.")
@@ -60,6 +66,8 @@ def main(arguments: argparse.Namespace) -> int:
         require_free_file(path, inputs=inputs, overwrite=arguments.force)
     if arguments.target == "c":
         contents, known = _c_code(arguments)
+    elif Path(arguments.model).joinpath(MANIFEST).is_file():
+        raise UnsupportedModelError(_ONLY_C.format(folder=arguments.model, target=_NAMES[arguments.target]))
     else:
         model = read_model(arguments.model, trust_pickle=arguments.trust_pickle, decision="value")
         contents, known = _contents(arguments, model), model.forest
@@ -84,7 +92,6 @@ def _beside(target: Path) -> Path:
 def _c_code(arguments: argparse.Namespace) -> tuple[bytes, Any]:
     """The file of a scorer, or of a model that is accelerated for it; and what knows the categories."""
     from pine_boost.accelerate import accelerate_booster
-    from pine_boost.errors import UnsupportedModelError
     from pine_boost.exporters.c_code import to_c
     from pine_boost.scoring.scorer_folder import MANIFEST, read_parts
 

@@ -66,6 +66,14 @@ def test_labels_and_the_command(tmp_path, capsys):
     result.save(tmp_path / "folder")
     assert main(["export", str(tmp_path / "folder"), "--to", "c", "-o", str(tmp_path / "again.c")]) == 0
     assert (tmp_path / "again.c").read_bytes().count(b"pine_scorer = {") == 1
+    capsys.readouterr()
+    for target in ("onnx", "treelite", "sql"):  # none of them can stop early
+        assert main(["export", str(tmp_path / "folder"), "--to", target, "-o", str(tmp_path / "other")]) == 1
+        error = capsys.readouterr().err
+        assert "has no early exit" in error
+        assert "Export the model itself" in error
+        assert "--to c" in error
+        assert not (tmp_path / "other").exists()
 
 
 def test_a_row_that_the_library_refuses_ends_the_program(tmp_path):
