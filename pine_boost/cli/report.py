@@ -12,12 +12,13 @@ from pine_boost.cli import flags
 EXAMPLES = """examples:
   pine-boost report pruned
   pine-boost report pruned --original model.json --data test.csv
-  pine-boost report compressed --original model.json --data holdout.csv"""
+  pine-boost report compressed --original model.json --data holdout.csv
+  pine-boost report scorer"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("folder", metavar="DIR", help="Folder that prune, sweep or compress wrote.")
+    parser.add_argument("folder", metavar="DIR", help="Folder that prune, sweep, compress or accelerate wrote.")
     parser.add_argument("--original", metavar="MODEL", help="The original model.")
     parser.add_argument(
         "--data", metavar="FILE", help="Rows for coverage and speed; for a compression its validation rows."
@@ -32,11 +33,16 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.certificate.saved import REPORT, result_folders
     from pine_boost.compression.record import RECORD
     from pine_boost.files import clear_errors, write_file
+    from pine_boost.scoring.scorer_folder import MANIFEST
 
-    is_compressed = (Path(arguments.folder) / RECORD).is_file()
+    render = _pruning
+    if (Path(arguments.folder) / RECORD).is_file():
+        render = _compression
+    elif (Path(arguments.folder) / MANIFEST).is_file():
+        render = _acceleration
     written = []
-    for folder in [Path(arguments.folder)] if is_compressed else result_folders(arguments.folder):
-        page = _compression(arguments, folder) if is_compressed else _pruning(arguments, folder)
+    for folder in result_folders(arguments.folder) if render is _pruning else [Path(arguments.folder)]:
+        page = render(arguments, folder)
         path = folder / REPORT
         with clear_errors(path):
             write_file(path, page.encode())
@@ -75,6 +81,41 @@ def _compression(arguments: argparse.Namespace, folder: Path) -> str:
             raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
         result = replace(result, original=given.parsed)
     return render_compression(result, X)
+
+
+def _acceleration(_: argparse.Namespace, folder: Path) -> str:
+    """A page of what the folder of a scorer says; nothing is measured."""
+    from pine_boost.report.pages import render
+    from pine_boost.scoring.scorer_folder import read_manifest
+
+    manifest = read_manifest(folder)
+    facts = manifest.get("facts", {})
+    tested = facts.get("validation") or {}
+    named = {
+        "mean share of the trees visited": facts.get("work"),
+        "measured on": facts.get("work_rows"),
+        "validation rows": tested.get("n_val"),
+        "of them changed": tested.get("n_changed"),
+        "kernel": facts.get("kernel"),
+        "built": facts.get("date"),
+        "pine_boost": manifest["pine_boost"],
+        "digest of the model": manifest["model_digest"],
+    }
+    columns = ("work", "n_changed", "bound", "accepted")
+    return render(
+        "acceleration.html",
+        "Acceleration report",
+        status=manifest["status"],
+        claim=manifest["claim"],
+        figures=[(name, _rounded(value)) for name, value in named.items() if value is not None],
+        levels=[[_rounded(level.get(name)) for name in columns] for level in tested.get("path", [])],
+    )
+
+
+def _rounded(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _original(arguments: argparse.Namespace, stored: Any, schema: Any, decision: str = "class") -> tuple[Any, Any]:

@@ -44,6 +44,7 @@ def _environment() -> Environment:
     names = (
         "base.html",
         "parts.html",
+        "acceleration.html",
         "prune.html",
         "compression.html",
         "comparison.html",

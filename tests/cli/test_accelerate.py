@@ -27,6 +27,12 @@ def test_accelerate_verify_and_score(model, tmp_path, capsys):
     assert "CERTIFIED" in capsys.readouterr().out
     assert main(["verify", str(tmp_path / "model.json"), place]) == 0
     assert "Proved again" in capsys.readouterr().out
+    assert main(["report", place]) == 0
+    page = (tmp_path / "scorer" / "report.html").read_text(encoding="utf-8")
+    assert "the scorer gives the class" in page
+    assert "mean share of the trees visited" in page
+    assert main(["verify", str(tmp_path / "model.json"), place]) == 0  # the page changes nothing
+    capsys.readouterr()
     out = tmp_path / "classes.csv"
     assert main(["score", place, str(tmp_path / "rows.csv"), "-o", str(out), "--proba"]) == 0
     rows = list(csv.DictReader(out.read_text().splitlines()))
