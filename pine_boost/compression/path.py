@@ -28,8 +28,8 @@ _N_SLICES = 40
 _HOPELESS = 12.0  # times the share that may change: smaller shapes will not be tested
 # Sizes as shares of the original's cost: first small equal steps, as noisy models stop early, then a constant factor.
 _SHARES = np.concatenate([np.arange(0.97, 0.5, -0.03), np.geomspace(0.49, 0.01, 30)])
-# Further fits of each size, and the estimates between which they are made, as multiples of the share that may change:
-# they leave fewer changed rows at the same size, and cost as much time as the first fit.
+# Further fits of a size, and the estimates between which they are made, as multiples of the share that may change.
+# What they give is a candidate beside the path: a path that goes on from it keeps more leaves on some data sets.
 _REFITS, _REFITTED = 2, (0.1, 4.0)
 _REACH = 3.0  # rows pull until they are this many typical errors from the decision
 _LEAST_REACH = 0.06  # of the median distance, before there are errors
@@ -155,8 +155,8 @@ def walk(
 ) -> Iterator[Shape]:
     """Yield smaller and smaller shapes, each collapsed from the last and refitted.
 
-    ``sizes`` are the costs to stop at, by default those of `step_sizes`; ``n_refits`` says how often the next one is
-    fitted again.
+    ``sizes`` are the costs to stop at, by default those of `step_sizes`; ``n_refits`` says how often the shape that
+    was just yielded is fitted again, for one more shape beside the path.
     """
     shape, sums = start, equations.distance
     near = _nearness(equations)
@@ -172,13 +172,23 @@ def walk(
             continue
         if smaller.n_leaves == 0:
             return
-        shape, sums = fit_shape(equations, smaller, intervals)
-        for _ in range(n_refits()):  # after a fit, other rows are near the decision
-            shape, sums = fit_shape(equations, shape, _intervals(goal, equations, sums, near))
-        if goal.keeps_class and goal.tolerance is None:
-            intercept, sums = shift_intercepts(equations, signs, shape.intercept, sums)
-            shape = replace(shape, intercept=intercept)
+        shape, sums = _shifted(goal, equations, signs, *fit_shape(equations, smaller, intervals))
         yield shape
+        again = shape, sums
+        for _ in range(n_refits()):  # after a fit, other rows are near the decision
+            again = fit_shape(equations, again[0], _intervals(goal, equations, again[1], near))
+        if again[0] is not shape:
+            yield _shifted(goal, equations, signs, *again)[0]
+
+
+def _shifted(
+    goal: Goal, equations: Equations, signs: FloatArray, shape: Shape, sums: FloatArray
+) -> tuple[Shape, FloatArray]:
+    """Move the intercepts to where fewest classes change."""
+    if not goal.keeps_class or goal.tolerance is not None:
+        return shape, sums
+    intercept, sums = shift_intercepts(equations, signs, shape.intercept, sums)
+    return replace(shape, intercept=intercept), sums
 
 
 def slices(forest: Forest, subtrees: Subtrees, n_slices: int) -> Iterator[Shape]:
