@@ -231,7 +231,7 @@ TABLES: list[Row] = [
     ),
     ("three dimensions", lambda w: w.fit_on(w.X[None]), _INPUT, r"3 dimension\(s\)"),
     ("text", lambda w: w.fit_on(w.X[:120].astype(str)), _INPUT, "numbers are accepted. Encode it"),
-    ("complex", lambda w: w.fit_on(w.X[:120] + 1j), _INPUT, "dtype complex128; numbers"),
+    ("complex", lambda w: w.fit_on(w.X[:120] + 1j), _INPUT, "must hold numbers .*got dtype complex128"),
     ("dates", lambda w: w.fit_on(w.X[:120].astype("datetime64[s]")), _INPUT, "dtype datetime64"),
     ("ragged", lambda w: w.fit_on([[1, 2], [3]]), _INPUT, "not a table of equally long rows"),
     ("masked", lambda w: w.fit_on(np.ma.masked_array(w.X[:120])), _INPUT, "fill it with NaN"),
