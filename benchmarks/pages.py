@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.data import ROOT
-from benchmarks.frames import markdown, texts, values
+from benchmarks.frames import Rows, markdown, texts, values
 from benchmarks.glance import DEFAULT, SMALL
 from benchmarks.ledger import commits_of
 from benchmarks.runner import RESULTS, read_rows
@@ -159,10 +161,60 @@ def slow_tests(results: Path) -> str:
     return markdown(header, lines)
 
 
+def scored(results: Path) -> str:
+    """How many times as fast as other engines a proved scorer is."""
+    rows = read_rows(results / "scoring.csv")
+    lines = []
+    for model in texts(rows, "model"):
+        own = [row for row in rows if row["model"] == model]
+        works = {row["dataset"]: float(row["work"]) for row in own}
+        cells = [_times(own, batch, ("native predict",)) for batch in ("1", "100", "100000")]
+        others = [name for name in texts(own, "engine") if not name.startswith("scorer")]
+        lines.append((model, str(len(works)), _spread(list(works.values())), *cells, _times(own, "1", others)))
+    header = ("model", "data sets", "trees met", "1 row", "100 rows", "100 000 rows", "1 row, fastest other engine")
+    return _sourced(markdown(header, lines) if lines else "", results, "scoring", "scoring.csv")
+
+
+def validated_scored(results: Path) -> str:
+    """Work, changed classes and speed of validated scorers on fresh rows."""
+    rows = read_rows(results / "validated_scoring.csv")
+    lines = []
+    for model, fidelity in sorted({(row["model"], row["fidelity"]) for row in rows}):
+        own = [row for row in rows if (row["model"], row["fidelity"]) == (model, fidelity)]
+        work, changed, times = (
+            _spread(values(own, name).tolist()) for name in ("work", "changed_percent", "times_native")
+        )
+        lines.append((model, fidelity, str(len(own)), work, changed, times))
+    header = ("model", "fidelity", "data sets", "trees met", "changed, %", "100 000 rows, times native")
+    return _sourced(markdown(header, lines) if lines else "", results, "validated_scoring", "validated_scoring.csv")
+
+
+def _times(rows: Rows, batch: str, engines: Sequence[str]) -> str:
+    """Ratios against the fastest of some engines on each data set."""
+    own = [row for row in rows if row["batch"] == batch and row["engine"] in engines]
+    fastest = [
+        min(float(row["times_as_fast"]) for row in own if row["dataset"] == name) for name in texts(own, "dataset")
+    ]
+    return _spread(fastest)
+
+
+def _spread(numbers: Sequence[float]) -> str:
+    """Median and range."""
+    if not numbers:
+        return "-"
+    middle, low, high = (
+        f"{number:.0f}" if number >= 100 else f"{number:.2g}"
+        for number in (float(np.median(numbers)), min(numbers), max(numbers))
+    )
+    return f"{middle} ({low} to {high})"
+
+
 SLOW_TESTS = Block("docs/robustness.md", "slow tests", slow_tests)
 DOCS = (
     Block("docs/compress.md", "compressed models", compressed),
     Block("docs/guarded.md", "guarded models", guarded),
+    Block("docs/fast-scoring.md", "proved scorers", scored),
+    Block("docs/fast-scoring.md", "validated scorers", validated_scored),
     Block("docs/fleet.md", "fleets", fleet),
     Block("docs/simplify.md", "simplified models", simplified),
     Block("docs/limits.md", "what to expect", what_to_expect),
