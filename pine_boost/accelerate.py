@@ -114,8 +114,8 @@ def accelerate_booster(
         Your own decision threshold on the probability of class 1 (for regressors and rankers, on
         the raw margin before any link function); several ascending values define score bands.
     time_limit : float, optional
-        Seconds for the whole call. If time is short, fewer bounds are tightened; the promise is the
-        same. If there is no time to predict X_val, the scorer is the proved one (NOT_VALIDATED).
+        Seconds for the whole call. If there is no time to predict X_val, the scorer is the proved
+        one (NOT_VALIDATED).
     random_state : int
         Seed of everything random; without a time limit the same call gives the same result.
     callback : callable, optional

@@ -410,7 +410,7 @@ accelerate_booster.tolerance : float, optional
     input. Below 1: for classifiers no probability, for regressors and rankers (where it is required) no raw value
     moves by more. It is refused with a calibrator around the ensemble.
 accelerate_booster.time_limit : float, optional
-    Seconds for the whole call. If time is short, fewer bounds are tightened; the promise is the same.
+    Seconds for the whole call. If there is no time to predict {X_val}, the scorer is the proved one (NOT_VALIDATED).
 accelerate_booster.callback : callable, optional
     Called with a `Step` after each step.
 accelerate_booster.allow_overlap : bool

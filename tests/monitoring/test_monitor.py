@@ -115,7 +115,7 @@ def test_an_error_under_the_lock_is_its_own(region: Region, tmp_path: Path) -> N
         def __array__(self, *_: Any, **__: Any) -> None:
             margins()
 
-    with pytest.raises(Exception, match=r"my own|no table") as raised:
+    with pytest.raises(Exception, match=r"my own|not a table") as raised:
         watch(region, Table(), tmp_path / "state.json")
     assert "lock" not in str(raised.value)
     assert not (tmp_path / "state.json").exists()

@@ -81,8 +81,8 @@ def test_pickles_need_trust(tmp_path):
 
 def test_exporter_of_an_unknown_library_is_refused():
     model = read_model(train(rounds=1, objective="binary:logistic"))
-    forest = replace(model.forest, library="catboost")
-    with pytest.raises(UnsupportedModelError, match="catboost"):
+    forest = replace(model.forest, library="cubist")
+    with pytest.raises(UnsupportedModelError, match="cubist"):
         export(Model(forest, model.kind, None), grid_forest(forest))
 
 

@@ -86,14 +86,6 @@ def test_a_pipeline_without_trees():
     refused(make_pipeline(StandardScaler(), "passthrough").fit(X, Y), "passthrough")
 
 
-def test_catboost_is_refused_by_name():
-    class CatBoostClassifier:  # the class name and module are all that is looked at
-        pass
-
-    CatBoostClassifier.__module__ = "catboost.core"
-    refused(CatBoostClassifier(), "CatBoost")
-
-
 def test_a_user_threshold_passes_through_a_pipeline():
     pipeline = make_pipeline(StandardScaler(), FOREST)
     assert unwrap(pipeline, (0.2, 0.6)).threshold == (0.2, 0.6)
