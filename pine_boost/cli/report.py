@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.files import clear_errors, write_file
     from pine_boost.scoring.scorer_folder import MANIFEST
 
-    render = _pruning
+    render: Callable[[argparse.Namespace, Path], str] = _pruning
     if (Path(arguments.folder) / RECORD).is_file():
         render = _compression
     elif (Path(arguments.folder) / MANIFEST).is_file():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.budget import Budget, OutOfTime, Step, StopReason
 from pine_boost.compression.cost import Cost, build_cost
@@ -182,7 +183,7 @@ def walk(
 
 
 def _shifted(
-    goal: Goal, equations: Equations, signs: FloatArray, shape: Shape, sums: FloatArray
+    goal: Goal, equations: Equations, signs: npt.NDArray[np.int8], shape: Shape, sums: FloatArray
 ) -> tuple[Shape, FloatArray]:
     """Move the intercepts to where fewest classes change."""
     if not goal.keeps_class or goal.tolerance is not None:
