@@ -1,8 +1,8 @@
 """Every option, declared once: name, type, default, check and text.
 
 The option dataclasses, the checks, the flags of the command line and the "Parameters" sections of
-the docstrings come from `TABLE` and `_TEXTS`. Texts name tables in braces, so that the command line
-can show them as flags; their first sentence is the help text of the flag.
+the docstrings come from `TABLE` and ``option_texts.txt``. Texts name tables in braces, so that the
+command line can show them as flags; their first sentence is the help text of the flag.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from numbers import Integral, Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pine_boost.errors import InvalidInputError
@@ -153,7 +154,7 @@ def _parse_indifference(text: str) -> float | str:
 
 @dataclass(frozen=True)
 class Option:
-    """One parameter of the public calls; its type and text are in `_TEXTS`.
+    """One parameter of the public calls; its type and text are in ``option_texts.txt``.
 
     Attributes
     ----------
@@ -249,201 +250,7 @@ def _read_texts(texts: str) -> dict[str, tuple[str, str]]:
     return entries
 
 
-_TEXTS = _read_texts("""
-model : object, path or bytes
-    A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, or a Pipeline, threshold wrapper or calibrated
-    classifier around one. It is never modified.
-X_fit : table, optional
-    Rows on which the plausibility score is fitted; the training rows are fine. No labels are needed. With
-    ``alpha=0`` the table may be left out.
-X_cal : table, optional
-    Unseen rows on which the region is calibrated; without them, 20 % of {X_fit} are split off (seeded). Then
-    {X_fit} must not contain training rows.
-X_val : table
-    Rows that neither the model nor you have seen, for the test. They decide which size is returned and are used up
-    by it: another call needs other rows for its promise.
-X_look : table
-    Held-out rows that you can do without later; no promise can be made on them afterwards.
-alpha : float
-    Share of future inputs that may fall outside the region; 0 covers every input (faithful pruning).
-alphas : iterable of float, optional
-    The values of alpha to prune for, by default 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8. The default leaves out values for
-    which ``indifference`` or a domain leave no room.
-score : {"chow-liu", "leaf-support", "isolation-forest"} or object
-    What makes an input plausible: pairs of values that occur together (chow-liu), leaves that rows reach
-    (leaf-support), or few cuts needed to isolate it (isolation-forest). A score of your own is accepted too.
-n_bins : int
-    Number of bins per numeric feature of the Chow-Liu score.
-indifference : float or "auto"
-    Share of inputs nearest to the decision boundary that the region may leave out, or auto to choose it. ``"auto"``
-    splits alpha between rare inputs and inputs near the decision boundary so that the model becomes small, using
-    {X_fit} alone; it is 0 if splitting does not give a smaller model.
-objective : {"l0", "l1"}
-    Minimise the number of trees (l0) or the sum of their weights (l1, faster).
-unit : {"round", "tree", "leaf"}
-    What is counted and dropped: boosting rounds (one tree per class), single trees, or leaves. With leaves,
-    subtrees may be collapsed into leaves and all leaf values are refitted.
-reweight : {"tree", "leaf"}, optional
-    What is refitted in the trees that are kept: one weight per tree, or every leaf value, which needs fewer trees.
-    The default is "leaf", and "tree" where leaves are votes or class shares (forests) or with ``objective="l1"``.
-threshold : float or sequence of float, optional
-    Your own decision threshold on the probability of class 1 (for regressors and rankers, on the raw margin before
-    any link function); several ascending values define score bands.
-domain : Domain, optional
-    What is known about every input that can occur.
-fidelity : float
-    Share of future inputs that must keep their answer.
-confidence : float
-    Confidence of the statement over the draw of {X_val}.
-tolerance : float, optional
-    How far a value may move: for classifiers no probability, for regressors and rankers (where it is required) no
-    raw value moves by more. It is refused with a calibrator around the ensemble.
-time_limit : float, optional
-    Seconds after which the best model certified so far is returned, at worst the original; without a limit the
-    search ends when everything has been tried, which may take many minutes. If the time is over before the region
-    is fitted, the status is NOT_CERTIFIED.
-n_jobs : int
-    Number of threads for the proofs, -1 for all cores; the result does not depend on it.
-random_state : int
-    Seed of everything random; without a time limit the same call gives the same result.
-callback : callable, optional
-    Called with a `Step` after each step of the search.
-verbose : bool, optional
-    Whether to show progress on stderr. By default it is shown on a terminal and in a notebook, unless there is a
-    callback. Log messages go to the logger ``pine_boost``.
-allow_overlap : bool
-    Continue although rows of {X_cal} also occur in {X_fit}; then no probability is promised.
-segments : column, labels or mapping of them, optional
-    Also count the changed rows per segment, for example per value of a column of {X_val}.
-spent : Survey or path, optional
-    Survey, or the file it was saved to, whose rows are refused here.
-trust_pickle : bool
-    Load models from pickle and joblib files, which runs code from the file; use it only for files you made.
-fold_constants : bool
-    Also fold trees that add the same number for every input into the leaves of another tree, which keeps margins
-    only within the rounding band. The result states the band. XGBoost dart models that predict in place (wrappers,
-    files) need this, because their native sum cannot be written with fewer trees bit for bit.
-estimator : unfitted classifier, optional
-    XGBClassifier, LGBMClassifier or a scikit-learn tree ensemble; by default gradient boosting with 30 trees of
-    depth 2.
-calibration_size : float
-    Share of the rows, between 0 and 1, that is held out to calibrate the region.
-region_score : {"chow-liu", "leaf-support", "isolation-forest"} or object
-    ``score`` of `prune_booster` (scikit-learn estimators have a method of that name).
-jobs : path or iterable of Job
-    What `read_jobs` reads, or the jobs themselves.
-folder : path
-    Where the folders of the jobs, summary.csv and summary.html are written.
-method : {"prune", "compress", "accelerate"}
-    What is done to every model.
-options : mapping, optional
-    Options of the method for all jobs, plain values; a job's own options take precedence.
-dask : str, optional
-    Address of a Dask scheduler to run on; its workers must see the same files under the same paths. Without it
-    joblib's current backend is used (``joblib.parallel_config("dask")`` works).
-reports : bool
-    Write a report.html for every job, which takes some seconds each.
-sweep.X_fit : table
-    Rows on which the plausibility score is fitted; the training rows are fine. No labels are needed.
-sweep.indifference : float or "auto"
-    Share of inputs nearest to the decision boundary that the region may leave out, or auto to choose it. ``"auto"``
-    chooses one share of alpha for the whole grid, at its middle, using {X_fit} alone.
-sweep.time_limit : float, optional
-    Seconds for the whole sweep; every alpha gets an equal share of the time that is left.
-sweep.callback : callable, optional
-    Called with alpha and a `Step` after each step of a search.
-compress_booster.model : object, path or bytes
-    A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline,
-    threshold wrapper or calibrated classifier around one; also a CalibratedClassifierCV or soft VotingClassifier that
-    averages several. It is never modified.
-compress_booster.X_fit : table
-    Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very many rows a seeded
-    sample of up to 240 000 is used. Both tables may be larger than memory: Parquet files or folders, pyarrow
-    Datasets, Dask DataFrames.
-minimize : {"work", "leaves", "trees"}
-    What is made small. Work, the trees and splits that a typical input meets: scoring time. Leaves: files,
-    microcontrollers, SQL. Trees: whole trees are dropped, the others keep all their splits.
-compress_booster.fidelity : float, optional
-    Share of future inputs that must keep their answer; 0.99 unless ``max_loss`` is given. With both, both are
-    promised.
-compress_booster.tolerance : float, optional
-    How far a value may move: for classifiers no probability, for regressors and rankers (where it is required) no
-    raw value moves by more. It is refused with a calibrator around the ensemble. With the loss "brier" or "squared"
-    it is derived from ``max_loss`` if it is left out.
-y_val : labels, optional
-    Labels of {X_val}, as the model predicts them; needed for ``max_loss``. Without it they only give the accuracy of
-    both models on {X_val}.
-label : str, optional
-    Column of {X_val} with the labels, for the loss before and after.
-max_loss : float, optional
-    How much larger the expected loss may become: 0.005 allows an accuracy that is lower by 0.005. Then this is what is
-    tested and promised (NON_INFERIOR), and not that answers are kept.
-loss : {"error", "brier", "squared"} or matrix
-    Loss of a row, between 0 and 1: wrong class, half the squared error of the probabilities, or squared error of a
-    regressor's raw value. A matrix holds costs from 0 to 1, rows by label, columns by predicted class.
-loss_range : float, optional
-    With the loss "squared": the error that counts as 1. Squared errors are divided by its square and cut off at 1.
-compress_booster.time_limit : float, optional
-    Seconds for the whole call, shared by reading, path, test and attack; without a limit the path goes to its end.
-    If time is short, fewer synthetic rows are drawn, the path takes larger steps and fewer sizes are tested, at
-    least one; the promise is the same.
-compress_booster.callback : callable, optional
-    Called with a `Step` after each step of the path.
-compress_booster.allow_overlap : bool
-    Continue although rows of {X_val} also occur in {X_fit}; then the result is only MEASURED.
-accelerate_booster.model : object, path or bytes
-    A trained XGBoost, LightGBM, CatBoost or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline,
-    threshold wrapper or calibrated classifier around one. A CalibratedClassifierCV or soft VotingClassifier that
-    averages several needs ``fidelity`` below 1. It is never modified.
-accelerate_booster.X_fit : table, optional
-    Rows for which the order of the trees is chosen and on which the work is measured; the training rows are fine.
-    No labels are needed. Without them the trees that can add most come first, and the work is measured on synthetic
-    rows. They are required if ``fidelity`` is below 1, because leaf values of early exits are fitted to them.
-accelerate_booster.X_val : table, optional
-    Rows that neither the model nor you have seen, for the test where ``fidelity`` is below 1. They are used up by
-    it.
-accelerate_booster.fidelity : float
-    Share of future inputs that must keep their answer; 1 proves every input and needs no data. Below 1 the scorer
-    is tested on {X_val}.
-accelerate_booster.tolerance : float, optional
-    How far a value may move. With fidelity 1 only for regressors and rankers: no raw value moves by more, on any
-    input. Below 1: for classifiers no probability, for regressors and rankers (where it is required) no raw value
-    moves by more. It is refused with a calibrator around the ensemble.
-accelerate_booster.time_limit : float, optional
-    Seconds for the whole call. If there is no time to predict {X_val}, the scorer is the proved one (NOT_VALIDATED).
-accelerate_booster.callback : callable, optional
-    Called with a `Step` after each step.
-accelerate_booster.allow_overlap : bool
-    Continue although rows of {X_val} also occur in {X_fit}; then the result is only MEASURED.
-simplify.model : object, path, bytes or Model
-    What `pine_boost.parsers.read_model` accepts, regressors and rankers included; also a Pipeline, threshold
-    wrapper or calibrated classifier around one, which is returned with the simplified model inside.
-survey.X_fit : table
-    Rows to fit on; the training rows are fine.
-survey.time_limit : float
-    Seconds, half of them for proofs.
-survey.callback : callable, optional
-    Called with a `Step` after each step of a search.
-compare_models.fidelity : float
-    Share of inputs that must keep their decision, up to 1; with 1 no row may change.
-compare_models.confidence : float
-    Confidence of the bound and of all intervals.
-compare_models.tolerance : float, optional
-    How far a probability or a value may move. Without it classes are compared alone, and values must be equal.
-compare_models.segments : column, labels or mapping of them, optional
-    Also count the changed rows per segment, for example per value of a column of X.
-compare_models.threshold : float or sequence of float, optional
-    Your own decision threshold on the probability of the second class, for both models; several ascending values
-    define score bands.
-PineClassifier.threshold : float, optional
-    Your own decision threshold on the probability of the second class (two classes only).
-PineClassifier.random_state : int, RandomState or None
-    Seed of the split and of the search. The estimator has its own.
-run_fleet.n_jobs : int
-    Number of processes on this machine, -1 for one per core. It is not used on a cluster.
-run_fleet.callback : callable, optional
-    Called with a row, the number of jobs done and the number of all jobs.
-""")
+_TEXTS = _read_texts(Path(__file__).with_name("option_texts.txt").read_text(encoding="utf-8"))
 TABLE = {
     option.key: option
     for option in (
