@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ class CompiledTrees:
             for name in (entry[0] for entry in RegionStruct._fields_[3:]):
                 self._point(name, getattr(sums, name), getattr(sums, name).dtype, self._region)
         self._pointer = ctypes.addressof(self._struct)
-        self._score_row = library.pine_score_row
+        #: class of one row: called with the bytes of its numbers and whether these are float32
+        self.class_of_row = partial(library.pine_score_row, ctypes.c_void_p(self._pointer))
 
     def leaves(self, X: npt.NDArray[Any]) -> Int32Array:
         """Leaf number of every row in every tree, (n_rows, n_trees)."""
@@ -80,13 +82,6 @@ class CompiledTrees:
         self._spread(
             lambda begin, end: self._run(self._library.pine_score, table, begin, end, place, counts), len(X), n_jobs
         )
-        return found
-
-    def class_of_row(self, row: bytes, is_float32: bool) -> int:
-        """Class of one row given as the bytes of its numbers; ``REFUSED`` where the library would raise."""
-        found: int = self._score_row(self._pointer, row, is_float32)
-        if found == _NO_MEMORY:
-            raise MemoryError("No memory for the bins of a row.")
         return found
 
     def membership(self, X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
