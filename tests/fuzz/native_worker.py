@@ -11,6 +11,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,8 @@ def _margins(library: str, contents: bytes, rows: Any) -> Any:
         import lightgbm
 
         return np.asarray(lightgbm.Booster(model_str=contents.decode()).predict(rows, raw_score=True, num_threads=1))
+    if library == "catboost":
+        return _catboost_margins(contents, rows)
     import xgboost
 
     native = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
@@ -131,6 +134,21 @@ def _margins(library: str, contents: bytes, rows: Any) -> Any:
         rows, feature_names=native.feature_names, feature_types=native.feature_types, enable_categorical=True, nthread=1
     )
     return np.asarray(native.predict(data, output_margin=True))
+
+
+def _catboost_margins(contents: bytes, rows: Any) -> Any:
+    """Rows are texts: numbers, and the names of categories."""
+    import catboost
+
+    native = catboost.CatBoost()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        file.write(contents)
+        file.flush()
+        native.load_model(file.name, format="json")
+    table = rows.astype(object)
+    for column in set(range(table.shape[1])) - set(native.get_cat_feature_indices()):
+        table[:, column] = rows[:, column].astype(np.float64)
+    return np.asarray(native.predict(table, prediction_type="RawFormulaVal", thread_count=1))
 
 
 def _save(array: Any) -> bytes:

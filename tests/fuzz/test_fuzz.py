@@ -11,13 +11,22 @@ from tests.fuzz.driver import Tally, run
 from tests.fuzz.native_check import probe_rows
 from tests.fuzz.native_worker import WORKER, Worker
 
+pytest.importorskip("catboost")
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
 pytest.importorskip("sklearn")
 pytest.importorskip("pandas")
 
-TARGETS = ("xgboost_json", "xgboost_ubj", "lightgbm_text", "sklearn_trees", "region_json", "certificate_json")
-NATIVE = TARGETS[:3]
+TARGETS = (
+    "xgboost_json",
+    "xgboost_ubj",
+    "lightgbm_text",
+    "catboost_json",
+    "sklearn_trees",
+    "region_json",
+    "certificate_json",
+)
+NATIVE = TARGETS[:4]
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,7 @@ import numpy as np
 import pytest
 
 import pine_boost
-from pine_boost import InvalidInputError, PineBoostError, UnsupportedModelError
-from pine_boost.errors import MalformedModelError
+from pine_boost import InvalidInputError, UnsupportedModelError
 from pine_boost.model.reference import native_margins
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import original_bytes, predict_classes, predict_margins
@@ -23,30 +20,11 @@ from pine_boost.parsers.catboost.read import native_json
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
+from tests.support.catboost_models import KINDS, one_hot, table_of_towns
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import CATBOOST_QUIET, built, make_table
 
 catboost = pytest.importorskip("catboost")
-Document = dict[str, Any]
-
-
-@cache
-def fitted(kind: str, **options: Any) -> Any:
-    X, y = make_table(3 if "Multi" in options.get("loss_function", "") else 2)
-    own = CATBOOST_QUIET | {"iterations": 7, **options}
-    return getattr(catboost, kind)(**own).fit(X, y)
-
-
-KINDS = {
-    "binary": lambda: built("cat binary")[0],
-    "3 classes": lambda: built("cat 3 classes")[0],
-    "lossguide": lambda: built("cat lossguide")[0],
-    "one against all": lambda: fitted("CatBoostClassifier", loss_function="MultiClassOneVsAll"),
-    "depthwise": lambda: fitted("CatBoostClassifier", loss_function="MultiClass", grow_policy="Depthwise"),
-    "regressor": lambda: fitted("CatBoostRegressor"),
-    "poisson": lambda: fitted("CatBoostRegressor", loss_function="Poisson", grow_policy="Lossguide"),
-    "cross entropy": lambda: fitted("CatBoostClassifier", loss_function="CrossEntropy"),
-}
 
 
 def loaded(contents: bytes, folder: Path) -> Any:
@@ -184,106 +162,10 @@ def test_a_file_is_loaded_in_a_child_process_first() -> None:
         try_in_child(model, time_limit=0.01)
 
 
-def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a document, without what only training reads."""
-    found = [path] if path else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        if path != ("model_info", "params") or key == "loss_function":
-            found += _paths(item, (*path, key))
-    return found
-
-
-_OTHERS = [0, 1, 2, -1, 7, 2**31, 2**53 + 2, 1e18, -0.0, 0.1, 1e-400, "x", "", None, True, [], {}, [1.5], "AsTrue"]
-
-
-def _mutate(document: Document, source: random.Random) -> None:
-    path = source.choice(_paths(document))
-    place = document
-    for key in path[:-1]:
-        place = place[key]
-    old, choice = place[path[-1]], source.random()
-    if choice < 0.2:
-        del place[path[-1]]
-    elif choice < 0.3 and isinstance(place, list):
-        place.insert(path[-1], old)
-    elif choice < 0.6 and isinstance(old, (int, float)) and not isinstance(old, bool):
-        place[path[-1]] = source.choice([old + 1, old - 1, -old, old * 1.0000001, old / 3])
-    else:
-        place[path[-1]] = source.choice(_OTHERS)
-
-
-def _attack(seeds: range, folder: Path) -> tuple[int, int]:
-    """Edited files: what is read is loaded by CatBoost, with the same margins; numbers read and refused."""
-    models = [*(KINDS[name]() for name in ("binary", "3 classes", "lossguide", "regressor")), one_hot()]
-    sources = [native_json(model) for model in models]
-    n_read = 0
-    for seed in seeds:
-        document = json.loads(sources[seed % len(sources)])
-        _mutate(document, random.Random(seed))
-        contents = json.dumps(document).encode()
-        try:
-            model = read_model(contents, decision="value")
-        except (MalformedModelError, UnsupportedModelError):
-            continue
-        X = hard_rows(model.forest, 100, seed)
-        expected = native_margins(model.forest, X)
-        if any(model.forest.feature_categories):
-            X = _table(100, seed).to_numpy(dtype=object)  # no names: a feature may have got another one
-            expected = native_margins(model.forest, to_matrix(X, schema_of(model.forest)))
-        assert np.array_equal(raw(loaded(contents, folder), X), expected), seed
-        assert np.array_equal(raw(loaded(original_bytes(model), folder), X), expected), seed
-        n_read += 1
-    return n_read, len(seeds) - n_read
-
-
-def test_an_edited_file_is_refused_or_read_as_catboost_reads_it(tmp_path: Path) -> None:
-    n_read, n_refused = _attack(range(160), tmp_path)
-    assert n_read > 20
-    assert n_refused > 20
-
-
-@pytest.mark.slow
-def test_many_edited_files(tmp_path: Path) -> None:
-    n_read, n_refused = _attack(range(160, 6000), tmp_path)
-    assert min(n_read, n_refused) > 1000
-
-
-def test_damaged_bytes_never_raise_another_error() -> None:
-    contents = native_json(built("cat lossguide")[0])
-    source = random.Random(0)
-    for _ in range(40):
-        damaged = bytearray(contents)
-        for _ in range(3):
-            damaged[source.randrange(len(damaged))] = source.randrange(256)
-        try:
-            read_model(bytes(damaged))
-        except PineBoostError:
-            continue
-
-
-def _table(n_rows: int, seed: int = 0) -> Any:
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(seed)
-    numbers = rng.normal(size=(n_rows, 2)).round(1)
-    numbers[rng.random(numbers.shape) < 0.1] = np.nan
-    towns = rng.choice(["ulm", "bonn", "kiel", "köln", "x" * 70], n_rows)
-    return pandas.DataFrame({"a": numbers[:, 0], "town": towns, "b": numbers[:, 1], "k": rng.integers(-1, 3, n_rows)})
-
-
-@cache
-def one_hot(n_classes: int = 2, **options: Any) -> Any:
-    table = _table(500)
-    score = table.a.fillna(0) + (table.town == "ulm") - (table.k == 2) * table.b.fillna(1)
-    y = np.digitize(score, [0.2, 1.0][: n_classes - 1])
-    own = {**CATBOOST_QUIET, "iterations": 10, "one_hot_max_size": 9, "cat_features": ["town", "k"], **options}
-    return catboost.CatBoostClassifier(**own).fit(table, y)
-
-
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_one_hot_categories(policy: str, n_classes: int) -> None:
-    native, table = one_hot(n_classes, grow_policy=policy), _table(400, seed=1)
+    native, table = one_hot(n_classes, grow_policy=policy), table_of_towns(400, seed=1)
     live = read_model(native)
     file, schema = read_model(original_bytes(live)), schema_of(live.forest)
     unseen = table.assign(town=np.resize(["ulm", "", "ULM", "y" * 65], 400), k=np.resize([2, 9, -1, 10**12], 400))
@@ -300,7 +182,12 @@ def test_one_hot_categories(policy: str, n_classes: int) -> None:
 
 
 def test_a_pruned_model_with_one_hot_categories_is_verified_from_files(tmp_path: Path) -> None:
-    native, fit, cal, fresh = one_hot(), _table(400, seed=2), _table(400, seed=3), _table(2000, seed=4)
+    native, fit, cal, fresh = (
+        one_hot(),
+        table_of_towns(400, seed=2),
+        table_of_towns(400, seed=3),
+        table_of_towns(2000, seed=4),
+    )
     result = pine_boost.prune_booster(native, fit, cal, alpha=0.4, time_limit=20)
     assert result.status == "CERTIFIED"
     assert result.certificate.grid >= 0
@@ -319,7 +206,7 @@ def test_a_pruned_model_with_one_hot_categories_is_verified_from_files(tmp_path:
 
 @pytest.mark.parametrize("column", [[1.0, 2.0], [None, "ulm"], [True, False]])
 def test_categories_that_catboost_does_not_take(column: list[Any]) -> None:
-    X = _table(2).astype({"town": object})
+    X = table_of_towns(2).astype({"town": object})
     X["town"] = np.array(column, dtype=object)
     with pytest.raises(InvalidInputError, match="text and whole numbers as categories"):
         to_matrix(X, schema_of(read_model(one_hot()).forest))
