@@ -5,7 +5,6 @@ Every check is a planted model or problem whose answer is known, and would show 
 
 from __future__ import annotations
 
-import html
 import itertools
 import platform
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,10 @@ from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.model import reference
 from pine_boost.model.exact import LIGHTGBM_ZERO, PROGRAM_NOISE
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import Decision, FloatArray, Forest, Model
-from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, Model
+from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import predict_classes, predict_margins
+from pine_boost.notebooks import table_html
 from pine_boost.options import counted
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import LIBRARIES, TESTED_VERSIONS, traits_of
@@ -114,8 +115,7 @@ class Installation:
     def _repr_html_(self) -> str:
         """The checks as a table, for notebooks."""
         cells = [(_word(check), check.name, check.text) for check in self.checks]
-        rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
-        return f"<p>{html.escape(self.verdict)}</p><table>{rows}</table>"
+        return table_html((), cells, self.verdict)
 
 
 def _word(check: Check) -> str:
@@ -160,7 +160,7 @@ def check_installation(libraries: Sequence[str] = LIBRARIES) -> Installation:
             if _version(library) is None:
                 checks.append(Check(title, None, "not installed"))
                 continue
-            checks += [_guarded(name, partial(_library, fit)) for name, fit in _PLANTED[library]().items()]
+            checks += [_guarded(name, partial(_library, fit)) for name, fit in _PLANTED[library].items()]
             checks += _untested(library)
         checks.append(_guarded("C kernel", _kernel))
         checks += [_guarded(f"CP-SAT, setting {s.name}", partial(_cp_sat, s)) for s in _SETTINGS]
@@ -229,88 +229,72 @@ def _arithmetic() -> str:
     return "IEEE 754 single and double, no flushing to zero"
 
 
-def _data() -> tuple[FloatArray, Any]:
-    """Decimal numbers (float32 and float64 differ), missing values, zeros, a category; three classes."""
+def _data(n_classes: int) -> tuple[FloatArray, Any]:
+    """Decimal numbers (float32 and float64 differ), missing values, zeros, a category; two or three classes."""
     random = np.random.default_rng(11)
     X = random.normal(size=(300, 4)).round(1)
     X[:, 3] = random.integers(0, 6, len(X))
     X[random.random(len(X)) < 0.1, 2] = np.nan
     score = X[:, 0] * X[:, 1] + np.nan_to_num(X[:, 2], nan=0.7) + np.isin(X[:, 3], [1, 4])
-    return X, np.digitize(score, [0.0, 0.9])
+    y = np.digitize(score, [0.0, 0.9])
+    return X, y if n_classes == 3 else y > 0
 
 
-def _plant_xgboost() -> dict[str, Callable[[], Any]]:
+def _plant_xgboost(n_classes: int, **parameters: Any) -> Any:
     import xgboost
 
-    def fit(**parameters: Any) -> Any:
-        X, y = _data()
-        if "num_class" not in parameters:
-            y = y > 0
-        data = xgboost.DMatrix(X, y, feature_types=["q", "q", "q", "c"], enable_categorical=True, nthread=1)
-        own = {"max_depth": 4, "tree_method": "hist", "nthread": 1, "max_cat_to_onehot": 1, **parameters}
-        return xgboost.train(own, data, 8)
-
-    return {
-        "XGBoost, two classes": lambda: fit(objective="binary:logistic"),
-        "XGBoost, three classes": lambda: fit(objective="multi:softprob", num_class=3),
-    }
+    data = xgboost.DMatrix(*_data(n_classes), feature_types=["q", "q", "q", "c"], enable_categorical=True, nthread=1)
+    own = {"max_depth": 4, "tree_method": "hist", "nthread": 1, "max_cat_to_onehot": 1}
+    return xgboost.train(own | parameters, data, 8)
 
 
-def _plant_lightgbm() -> dict[str, Callable[[], Any]]:
+def _plant_lightgbm(n_classes: int, **parameters: Any) -> Any:
     import lightgbm
 
-    def fit(**parameters: Any) -> Any:
-        X, y = _data()
-        if "num_class" not in parameters:
-            y = y > 0
-        own = {"num_leaves": 9, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1, "min_data_per_group": 5}
-        return lightgbm.train(own | parameters, lightgbm.Dataset(X, y, categorical_feature=[3]), 8)
-
-    return {
-        "LightGBM, two classes": lambda: fit(objective="binary"),
-        "LightGBM, three classes": lambda: fit(objective="multiclass", num_class=3),
-        "LightGBM, zero_as_missing": lambda: fit(objective="binary", zero_as_missing=True),
-    }
+    own = {"num_leaves": 9, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1, "min_data_per_group": 5}
+    return lightgbm.train(own | parameters, lightgbm.Dataset(*_data(n_classes), categorical_feature=[3]), 8)
 
 
-def _plant_catboost() -> dict[str, Callable[[], Any]]:
+def _plant_catboost(n_classes: int, **parameters: Any) -> Any:
     from catboost import CatBoostClassifier
 
-    def fit(n_classes: int, **parameters: Any) -> Any:
-        X, y = _data()
-        own = {"iterations": 8, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
-        table = X.astype(object)
-        table[:, 3] = X[:, 3].astype(np.int64)
-        model = CatBoostClassifier(**own, one_hot_max_size=9, cat_features=[3], **parameters)
-        return model.fit(table, y if n_classes == 3 else y > 0)
-
-    return {
-        "CatBoost, two classes": lambda: fit(2, nan_mode="Max", boost_from_average=True),
-        "CatBoost, three classes": lambda: fit(3, grow_policy="Lossguide"),
-    }
+    X, y = _data(n_classes)
+    table = X.astype(object)
+    table[:, 3] = X[:, 3].astype(np.int64)
+    own = {"iterations": 8, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    return CatBoostClassifier(**own, one_hot_max_size=9, cat_features=[3], **parameters).fit(table, y)
 
 
-def _plant_sklearn() -> dict[str, Callable[[], Any]]:
+def _plant_sklearn(n_classes: int, kind: str, **parameters: Any) -> Any:
     from sklearn import ensemble
 
-    X, y = _data()
-    filled = np.nan_to_num(X, nan=0.35)
-    seed = {"random_state": 0}
-    forest = ensemble.RandomForestClassifier(8, max_depth=4, n_jobs=1, **seed)
-    boosting = ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=3, **seed)
-    histogram = ensemble.HistGradientBoostingClassifier(max_iter=8, categorical_features=[3], **seed)
-    return {
-        "RandomForestClassifier": lambda: forest.fit(X, y),
-        "GradientBoostingClassifier": lambda: boosting.fit(filled, y),
-        "HistGradientBoostingClassifier": lambda: histogram.fit(X, y > 0),
-    }
+    X, y = _data(n_classes)
+    filled = np.nan_to_num(X, nan=0.35) if kind == "GradientBoostingClassifier" else X
+    return getattr(ensemble, kind)(random_state=0, **parameters).fit(filled, y)
 
 
-_PLANTED = {
-    "catboost": _plant_catboost,
-    "xgboost": _plant_xgboost,
-    "lightgbm": _plant_lightgbm,
-    "sklearn": _plant_sklearn,
+_PLANTED: dict[str, dict[str, Callable[[], Any]]] = {
+    "catboost": {
+        "CatBoost, two classes": partial(_plant_catboost, 2, nan_mode="Max", boost_from_average=True),
+        "CatBoost, three classes": partial(_plant_catboost, 3, grow_policy="Lossguide"),
+    },
+    "xgboost": {
+        "XGBoost, two classes": partial(_plant_xgboost, 2, objective="binary:logistic"),
+        "XGBoost, three classes": partial(_plant_xgboost, 3, objective="multi:softprob", num_class=3),
+    },
+    "lightgbm": {
+        "LightGBM, two classes": partial(_plant_lightgbm, 2, objective="binary"),
+        "LightGBM, three classes": partial(_plant_lightgbm, 3, objective="multiclass", num_class=3),
+        "LightGBM, zero_as_missing": partial(_plant_lightgbm, 2, objective="binary", zero_as_missing=True),
+    },
+    "sklearn": {
+        name: partial(_plant_sklearn, n_classes, name, **parameters)
+        for name, n_classes, parameters in (
+            ("RandomForestClassifier", 3, {"n_estimators": 8, "max_depth": 4, "n_jobs": 1}),
+            ("GradientBoostingClassifier", 3, {"n_estimators": 8, "max_depth": 3}),
+            ("HistGradientBoostingClassifier", 2, {"max_iter": 8, "categorical_features": [3]}),
+        )
+    },
 }
 
 
@@ -369,16 +353,15 @@ def _power(model: Model, X: FloatArray, margins: Any, blur: float) -> str:
         faults["a missing value on the other side"] = replace(forest, default_left=~forest.default_left)
     if np.any(forest.kind == SplitKind.CATEGORICAL):
         faults["a category on the other side"] = replace(forest, set_left=~forest.set_left)
+    shown = {}
     if blur == 0:  # means are multiplied back, so that their last digit is not compared
         leaves = reference.find_leaves(forest, X)
         values = forest.leaf_vectors().astype(forest.arithmetic)
         total = np.tile(forest.intercept.astype(forest.arithmetic), (len(X), 1))
         for tree in reversed(range(forest.n_trees)):
             total = total + values[leaves[:, tree]]
-        shown = {"another order": int((total != margins).any(axis=1).sum())}
+        shown["another order"] = int((total != margins).any(axis=1).sum())
         faults["another float type"] = replace(forest, arithmetic=other)
-    else:
-        shown = {}
     for name, wrong in faults.items():
         apart = np.abs(reference.native_margins(wrong, X).astype(np.float64) - margins.astype(np.float64))
         shown[name] = int((apart > blur).any(axis=1).sum())
@@ -387,43 +370,13 @@ def _power(model: Model, X: FloatArray, margins: Any, blur: float) -> str:
     return f"would show {', '.join(f'{name} on {count}' for name, count in shown.items())}"
 
 
-def _stumps(float32: bool) -> Forest:
-    """Twelve trees of depth 2 with random values, made by hand, so that no library is needed."""
-    random = np.random.default_rng(3)
-    n_trees, size = 12, 7
-    leaf = np.tile([False, False, False, True, True, True, True], n_trees)
-    n_nodes, start = n_trees * size, np.repeat(np.arange(n_trees) * size, size)
-    inner = ~leaf
-    kind = np.float32 if float32 else np.float64
-    left = np.where(inner, start + 2 * (np.arange(n_nodes) - start) + 1, -1)
-    return Forest(
-        tree_offset=np.arange(n_trees + 1) * size,
-        feature=np.where(inner, random.integers(0, 3, n_nodes), -1).astype(np.int32),
-        threshold=np.where(inner, random.normal(size=n_nodes).astype(kind), 0.0).astype(np.float64),
-        left=left,
-        right=np.where(inner, left + 1, -1),
-        default_left=random.random(n_nodes) < 0.5,
-        kind=np.where(inner, SplitKind.NUMERIC, SplitKind.LEAF).astype(np.uint8),
-        missing=np.full(n_nodes, MissingRule.DEFAULT, dtype=np.uint8),
-        set_left=np.zeros(n_nodes, dtype=bool),
-        category_offset=np.zeros(n_nodes + 1, dtype=np.int64),
-        category=np.zeros(0, dtype=np.int32),
-        value=np.where(leaf, random.normal(size=n_nodes).astype(kind), 0.0).astype(np.float64)[:, None],
-        tree_output=np.zeros(n_trees, dtype=np.int32),
-        tree_round=np.arange(n_trees, dtype=np.int32),
-        tree_bias=np.zeros(n_trees),
-        intercept=np.array([0.1]).astype(kind).astype(np.float64),
-        free_intercept=True,
-        arithmetic=kind,
-        comparison=Comparison.FLOAT32_LESS if float32 else Comparison.FLOAT64_LESS_EQUAL,
-        category_rule=CategoryRule.EXACT,
-        decision=Decision((0.0,)),
-        n_outputs=1,
-        classes=(0, 1),
-        n_features=3,
-        library="xgboost" if float32 else "lightgbm",
-        objective="binary:logitraw" if float32 else "binary",
-    )
+def _planted_forest(float32: bool) -> Forest:
+    """Twelve trees of depth 2 that lie beside this module, so that no library is needed."""
+    forest = read_model(Path(__file__).with_name("planted_model.json")).forest
+    if float32:
+        return forest
+    fine = {name: getattr(forest, name) / 3 for name in ("threshold", "value", "intercept")}  # all digits of a double
+    return replace(forest, **fine, arithmetic=np.float64, comparison=Comparison.FLOAT64_LESS_EQUAL, library="lightgbm")
 
 
 def _kernel() -> str | None:
@@ -431,7 +384,7 @@ def _kernel() -> str | None:
     library = load()
     n_rows = 0
     for float32 in (True, False):
-        forest = _stumps(float32)
+        forest = _planted_forest(float32)
         X, flat = _rows(forest), flatten(forest)
         native = NativeSum(
             value=forest.value[leaf_nodes(forest)].astype(forest.arithmetic),
