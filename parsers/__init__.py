@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pine_boost.errors import InvalidInputError, MissingDependencyError, OutputError, UnsupportedModelError
 from pine_boost.files import MODEL_LIMIT, read_limited, require_size
 from pine_boost.model.forest import Model
@@ -33,8 +35,9 @@ def read_model(
 
     Parameters
     ----------
-    model : object, path or bytes
-        A live model, the path of a model file, or its bytes.
+    model : object, path, bytes or Model
+        A live model, the path of a model file, or its bytes. A `Model` that was read with the same
+        threshold is returned as it is.
     threshold : float, sequence of float or None
         Decision threshold(s): probabilities for binary classifiers, raw margins (before any
         link: the logarithm of a Poisson rate) for models whose objective has no class decision.
@@ -62,6 +65,9 @@ def read_model(
     """
     if decision not in ("class", "value"):
         raise InvalidInputError(f"decision={decision!r}: 'class' and 'value' are accepted.")
+    if isinstance(model, Model):
+        _require_same(model, threshold, decision)
+        return model
     path = None
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
@@ -77,6 +83,20 @@ def read_model(
         library = _library_of(model)
         _refuse_pipeline(model)
     return traits_of(library).read(model, threshold=threshold, decision=decision)
+
+
+def _require_same(model: Model, threshold: Any, decision: str) -> None:
+    own = model.forest.decision.thresholds
+    if threshold is not None and tuple(np.ravel(threshold).tolist()) != own:
+        raise InvalidInputError(
+            f"threshold={threshold!r} was given with a Model that was read with the threshold {own or None}; pass the "
+            "object, path or bytes instead.",
+            option="threshold",
+        )
+    if decision == "class" and not model.forest.decides:
+        raise UnsupportedModelError(
+            f"This Model ({model.kind}) was read without a threshold and decides no class; read it with threshold=."
+        )
 
 
 def open_pickle(model: Any, trust_pickle: bool = False) -> Any:

@@ -196,7 +196,7 @@ def accelerate_booster(
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), n_sampled), schema_of(forest))
     sample = synthetic_rows(forest, SAMPLE_ROWS, random_state) if rows is None else rows
     if plan is None:
-        plan = proved_plan(visited, flat, sample, is_fitted=rows is not None)
+        plan = proved_plan(visited, flat, sample, is_fitted=rows is not None, budget=budget)
     parts = ScorerParts(
         flat=flat,
         native=native,
@@ -286,7 +286,7 @@ def _validate(
         part = test = budget
         if budget.is_limited:
             test = budget.until(_TEST_SHARE)  # the rest is for exits that are proved, if none pass
-            spare = test.remaining - test_seconds(parsed, task, flat, native, tables)
+            spare = test.remaining - test_seconds(parsed, task, flat, native, tables, test)
             part = budget.within(min(_STAGES_SHARE * budget.remaining, _OF_SPARE * spare))
         # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
         stages = build_stages(task, replace(part, callback=report_progress))
@@ -365,6 +365,7 @@ def _accelerate_compressed(
 
 def _native_predict(parsed: Model, outer: Any) -> Callable[[Any], Any]:
     """The native ``predict`` of what was given: the object's own, or that of the loaded file."""
+    outer = outer.native if isinstance(outer, Model) else outer
     if hasattr(outer, "predict") and not type(outer).__module__.startswith("xgboost.core"):
         return outer.predict  # type: ignore[no-any-return]
 

@@ -151,9 +151,7 @@ def simplify(model: Any, *, fold_constants: bool = False, trust_pickle: bool = F
     while (layer := peel(inner)) is not None:
         layers.append(layer)
         inner = layer.inner
-    if not isinstance(inner, Model):
-        inner = read_model(inner, trust_pickle=trust_pickle, decision="value")
-    result = _simplified(inner, fold_constants)
+    result = _simplified(read_model(inner, trust_pickle=trust_pickle, decision="value"), fold_constants)
     if not layers:
         return result
     whole = model

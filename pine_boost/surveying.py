@@ -179,12 +179,12 @@ def survey(
         budget = replace(budget, callback=report_progress)
         if parsed.forest.decides:
             proofs = budget.share(SHARES["survey proofs"])
-            proved = list(_proved(inner, parsed, X_fit, X_look, options, given, proofs))
-        compressed = list(_compressed(inner, parsed, tables, options, given, budget))
+            proved = list(_proved(parsed, X_fit, X_look, options, given, proofs))
+        compressed = list(_compressed(parsed, tables, options, given, budget))
         lines = [Line("the original", None, parsed), *_monotone(lossless, proved, compressed, tolerance)]
         say(report_progress, "measuring speeds")
         original, *smaller = _measured(parsed, lines, tables, budget)
-        accelerated = _accelerated(inner, parsed.forest.decides, original, options, given, budget)
+        accelerated = _accelerated(parsed, original, options, given, budget)
     offers = (original, accelerated, *smaller)
     return Survey(offers, tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 
@@ -230,16 +230,15 @@ def _measured(parsed: Model, lines: Sequence[Line], tables: Tables, budget: Budg
 
 
 def _accelerated(
-    model: Any, decides: bool, original: Offer, options: CompressOptions, given: Mapping[str, Any], budget: Budget
+    parsed: Model, original: Offer, options: CompressOptions, given: Mapping[str, Any], budget: Budget
 ) -> Offer:
     """The proved scorer: its work, and how many times as fast as the native ``predict`` it is at both ends."""
-    tolerance = None if decides else options.tolerance
-    call = Asked("accelerate_booster", (), {**({} if decides else {"tolerance": tolerance}), **given})
+    extra = {} if parsed.forest.decides else {"tolerance": options.tolerance}
+    tolerance = extra.get("tolerance")
+    call = Asked("accelerate_booster", (), {**extra, **given})
     offer = replace(original, promise=scorer_offer(tolerance), call=as_call(*call), command=as_command(*call))
     try:
-        result = accelerate_booster(
-            model, tolerance=tolerance, threshold=options.threshold, random_state=options.random_state, verbose=False
-        )
+        result = accelerate_booster(parsed, tolerance=tolerance, random_state=options.random_state, verbose=False)
     except PineBoostError as error:
         return replace(offer, note=f"refused: {error}"[:200])
     flat = result.scorer.parts.flat
@@ -270,13 +269,7 @@ def _lossless(parsed: Model) -> Line:
 
 
 def _proved(
-    model: Any,
-    parsed: Model,
-    X_fit: Any,
-    X_look: Any,
-    options: CompressOptions,
-    given: Mapping[str, Any],
-    budget: Budget,
+    parsed: Model, X_fit: Any, X_look: Any, options: CompressOptions, given: Mapping[str, Any], budget: Budget
 ) -> list[Line]:
     """Proved at a few alphas, and once with inputs near the decision boundary left out; each gets its share of time.
 
@@ -297,12 +290,11 @@ def _proved(
             continue
         try:
             result = prune_booster(
-                model,
+                parsed,
                 X_fit,
                 X_look,
                 alpha=alpha,
                 indifference=indifference,
-                threshold=options.threshold,
                 time_limit=max(part.remaining, 0.1),
                 random_state=options.random_state,
                 callback=budget.callback,
@@ -322,7 +314,7 @@ def _proved(
 
 
 def _compressed(
-    model: Any, parsed: Model, tables: Tables, options: CompressOptions, given: Mapping[str, Any], budget: Budget
+    parsed: Model, tables: Tables, options: CompressOptions, given: Mapping[str, Any], budget: Budget
 ) -> Iterator[Line]:
     """One path, tested on the rows that are looked at for each target."""
     extra = {**({} if options.tolerance is None else {"tolerance": options.tolerance}), **given, "spent": "survey"}
@@ -339,7 +331,7 @@ def _compressed(
         yield from (replace(line, note="not tested in this time") for line in lines.values())
         return
     try:
-        parsed = read_for_compression(model, options)
+        parsed = read_for_compression(parsed, options)
     except PineBoostError as error:
         yield from (replace(line, note=f"refused: {error}"[:200]) for line in lines.values())
         return

@@ -135,8 +135,8 @@ class StateSpace:
         states = np.atleast_2d(states)
         X = np.empty(states.shape, dtype=np.float64)
         for feature, axis in enumerate(self.axes):
-            values = np.array([value_of(self, axis, s) for s in range(axis.n_states)])
-            X[:, feature] = values[states[:, feature]]
+            used, position = np.unique(states[:, feature], return_inverse=True)
+            X[:, feature] = np.array([value_of(self, axis, s) for s in used.tolist()])[position.ravel()]
         return X
 
     def describe(self, feature: int, state: int) -> str:

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -28,6 +29,9 @@ MEMORY_LIMIT = 4 * 2**30
 _REFUSED, _RAISED, _NOT_INSTALLED = 3, 4, 5
 
 
+_TRIED: WeakSet[Model] = WeakSet()
+
+
 def read_and_try(model: Any, *, threshold: Any = None) -> Model:
     """Read a model that will be loaded natively in this process; load a file in a child process first."""
     parsed = read_model(model, threshold=threshold)
@@ -39,7 +43,8 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
     """Load a file and predict one row in a child process before this process does.
 
     The child is a script that calls the C library and imports no package, so it takes a tenth of a
-    second. Does nothing for a live object, or if the library is not installed.
+    second. Does nothing for a live object, for a `Model` that passed before, or if the library is not
+    installed.
 
     Parameters
     ----------
@@ -54,7 +59,7 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
     UnsupportedModelError
         The library rejects the file, crashes on it, or exceeds the limits.
     """
-    if model.native is not None:
+    if model.native is not None or model in _TRIED:
         return
     traits = traits_of(model.forest.library)
     try:
@@ -64,6 +69,7 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
     # isolated and without site: none of the user's setup runs, and it starts quickly
     command = [sys.executable, "-I", "-S", traits.first_load, library, str(model.forest.n_features)]
     _run(command, original_bytes(model), model, time_limit, memory_limit)
+    _TRIED.add(model)
 
 
 def predict_in_child(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pine_boost.budget import Budget
 from pine_boost.kernels import leaves
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest
 from pine_boost.model.exact import certain_distance
@@ -29,12 +30,13 @@ def build_exits(
     order: IntArray | None = None,
     *,
     is_fitted: bool = False,
+    budget: Budget | None = None,
 ) -> ExitPlan:
     """Exits with the original's leaf values that no completion by the remaining trees contradicts.
 
     ``sample`` are rows (see `tables.to_matrix`), synthetic ones or the user's, for which the stages
     are chosen, and with ``is_fitted`` the order: without, the trees that can add most come first.
-    ``order`` fixes the order of the trees.
+    ``order`` fixes the order of the trees. When the time of ``budget`` is over, the rest of the order is not fitted.
     """
     nodes = leaf_nodes(forest)
     lowest, highest = rises(forest)
@@ -43,7 +45,7 @@ def build_exits(
     if sample is not None and forest.decides:
         gains, needs = _gains(forest, forest.value[nodes][leaves(flat, sample)], lowest, highest)
         if is_fitted and order is None:
-            order = earliest_exits(gains, needs, by_width)
+            order = earliest_exits(gains, needs, by_width, budget or Budget())
         order = by_width if order is None else order
         exited = share_exited(gains, needs, order, len(gains) // len(sample))
     order = by_width if order is None else order
@@ -110,7 +112,7 @@ def widest_first(lowest: FloatArray, highest: FloatArray) -> IntArray:
     return np.argsort(-width, kind="stable")
 
 
-def earliest_exits(gains: FloatArray, needs: FloatArray, by_width: IntArray) -> IntArray:
+def earliest_exits(gains: FloatArray, needs: FloatArray, by_width: IntArray, budget: Budget) -> IntArray:
     """Order of trees that lets sample rows exit early, greedily.
 
     An exit is a sum of gains that must exceed a need: with the leaf v of a row and the least leaf l
@@ -121,7 +123,7 @@ def earliest_exits(gains: FloatArray, needs: FloatArray, by_width: IntArray) -> 
     wants = gains.sum(axis=1) > needs  # the others never exit
     gains, left = gains[wants].astype(np.float32), needs[wants].astype(np.float32)
     order, rest = [], np.ones(len(by_width), dtype=bool)
-    while rest.any() and len(left):
+    while rest.any() and len(left) and not budget.is_over:
         trees = np.flatnonzero(rest)
         best = int(trees[np.argmax((1 / left) @ np.minimum(gains[:, trees], left[:, None]))])
         order.append(best)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.budget import Budget
 from pine_boost.errors import PineBoostError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.flatten import flatten
@@ -21,8 +22,10 @@ from pine_boost.tables.schema import schema_of
 SAMPLE_ROWS, _SAMPLE_CELLS = 2000, 1_000_000
 
 
-def proved_plan(forest: Forest, flat: FlatForest, sample: FloatArray, *, is_fitted: bool = False) -> ExitPlan:
-    """Exits for sample rows that are proved for every input.
+def proved_plan(
+    forest: Forest, flat: FlatForest, sample: FloatArray, *, is_fitted: bool = False, budget: Budget | None = None
+) -> ExitPlan:
+    """Exits for sample rows that are proved for every input; see `build_exits`.
 
     Raises
     ------
@@ -30,7 +33,7 @@ def proved_plan(forest: Forest, flat: FlatForest, sample: FloatArray, *, is_fitt
         The check found a fault in what was built.
     """
     few = max(100, min(SAMPLE_ROWS, _SAMPLE_CELLS // (forest.n_trees * forest.n_outputs)))
-    plan = build_exits(forest, flat, sample[:few], is_fitted=is_fitted)
+    plan = build_exits(forest, flat, sample[:few], is_fitted=is_fitted, budget=budget)
     faults = faults_of(forest, plan)
     if faults:  # the builder is not believed
         raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")

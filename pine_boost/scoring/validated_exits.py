@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -253,14 +254,26 @@ class ValidatedExits:
     bound: float
 
 
-def test_seconds(parsed: Model, task: Task, flat: FlatForest, native: NativeSum, tables: Tables) -> float:
-    """How long X_val takes for the library and, once, for the kernel, judging by a few rows of X_fit."""
+def test_seconds(
+    parsed: Model, task: Task, flat: FlatForest, native: NativeSum, tables: Tables, budget: Budget
+) -> float:
+    """How long X_val takes for the library and, once, for the kernel, judging by a few rows of X_fit.
+
+    The library is not asked where the kernel alone would take too long: loading a large model takes seconds.
+    """
     few = tables.fit.take(np.arange(min(_PROBED, tables.fit.n_rows)))
+
+    def seconds(ask: Callable[[], Any]) -> float:
+        started = time.monotonic()
+        ask()
+        return (time.monotonic() - started) / len(few) * tables.val.n_rows
+
+    by_kernel = seconds(lambda: kernels.bind(flat, native).margins(few))
+    if by_kernel >= budget.remaining:
+        return by_kernel
     parsed = replace(parsed, native=load_native(parsed))
-    started = time.monotonic()
-    task.goal.native_answers(parsed, as_table(few, schema_of(parsed.forest)))
-    kernels.bind(flat, native).margins(few)
-    return (time.monotonic() - started) / len(few) * tables.val.n_rows
+    table = as_table(few, schema_of(parsed.forest))
+    return by_kernel + seconds(lambda: task.goal.native_answers(parsed, table))
 
 
 def _classes(trees: kernels.Trees, tables: Tables, n_trees: int, budget: Budget) -> Iterator[Int32Array]:

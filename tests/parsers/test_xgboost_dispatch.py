@@ -35,6 +35,18 @@ def test_objects_of_xgboost_that_are_no_model():
         read_model(xgboost.DMatrix(np.zeros((2, 1))))
 
 
+def test_a_model_that_was_read_is_used_as_it_was_read():
+    contents = bytes(train(rounds=2, **BOOSTERS["logistic"]).save_raw("ubj"))
+    parsed = read_model(contents, threshold=0.3)
+    assert read_model(parsed) is parsed
+    assert read_model(parsed, threshold=[0.3], decision="value") is parsed
+    with pytest.raises(InvalidInputError, match=r"threshold=0\.4 was given with a Model .* threshold \(0\.3,\)"):
+        read_model(parsed, threshold=0.4)
+    value = read_model(bytes(train(rounds=2, objective="reg:squarederror").save_raw("ubj")), decision="value")
+    with pytest.raises(UnsupportedModelError, match="decides no class"):
+        read_model(value)
+
+
 def test_unreadable_paths(tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be read"):
         read_model(tmp_path / "absent.json")

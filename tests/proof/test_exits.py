@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pine_boost.budget import Budget
 from pine_boost.model.flatten import flatten
 from pine_boost.model.synthetic_rows import synthetic_rows
 from pine_boost.parsers import read_model
@@ -27,6 +28,15 @@ def plan_of(name):
 def test_built_exits_are_proved(name):
     forest, plan = plan_of(name)
     assert faults_of(forest, plan) == []
+
+
+def test_an_order_that_time_did_not_allow_to_fit_is_proved_too():
+    forest = read_model(built("xgb binary")[0]).forest
+    flat, rows = flatten(forest), synthetic_rows(forest, 200)
+    late = build_exits(forest, flat, rows, is_fitted=True, budget=Budget.of(0.0))
+    assert faults_of(forest, late) == []
+    assert np.array_equal(late.order, build_exits(forest, flat, rows).order)
+    assert not np.array_equal(late.order, build_exits(forest, flat, rows, is_fitted=True).order)
 
 
 @pytest.mark.parametrize(
