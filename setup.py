@@ -62,7 +62,23 @@ ROOT = Path(__file__).parent
 packages = {"pine_boost", *(f"pine_boost.{name}" for name in find_packages(str(ROOT / "pine_boost")))}
 packages |= {"pine_boost.parsers", *(f"pine_boost.parsers.{name}" for name in find_packages(str(ROOT / "parsers")))}
 
+
+def _project_urls() -> dict[str, str]:
+    """The addresses of the repository that publishes, as its workflow knows them."""
+    repository = os.environ.get("GITHUB_REPOSITORY")
+    if not repository:
+        return {}
+    source = f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{repository}"
+    return {
+        "Source": source,
+        "Documentation": f"{source}/blob/main/docs/index.md",
+        "Changelog": f"{source}/blob/main/CHANGELOG.md",
+        "Issues": f"{source}/issues",
+    }
+
+
 setup(
+    project_urls=_project_urls(),
     packages=sorted(packages),
     cmdclass={"build_py": BuildWithKernel, "bdist_wheel": PlatformWheel},
     distclass=PlatformDistribution,
