@@ -6,17 +6,46 @@ The original object is never modified.
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.model.exact import PRECISION, largest_leaf
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
-from pine_boost.model.trimming import Trimming
+from pine_boost.model.trimming import Trimming, trim_pruned
 from pine_boost.parsers.traits import LIBRARIES
 
-__all__ = ["export", "export_trimmed"]
+__all__ = ["Smaller", "export", "export_trimmed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Smaller:
+    """What a writer writes: the remaining nodes of a model and their values.
+
+    Attributes
+    ----------
+    trimming : Trimming
+    values : float64 (n, width)
+        A value for every remaining node, read at the leaves.
+    shift : float64 (n_trees,)
+        What ``values`` adds to the model's own leaves, by tree of the original.
+    pruned : PrunedForest or None
+        The grid of the values; None if the model keeps its own leaf values and native intercept.
+    """
+
+    trimming: Trimming
+    values: FloatArray
+    shift: FloatArray
+    pruned: PrunedForest | None = None
+
+    @property
+    def intercept(self) -> FloatArray:
+        """The constant of every output beside the leaves of a pruned model."""
+        assert self.pruned is not None
+        return np.ldexp(self.pruned.intercept_int.astype(np.float64), -self.pruned.grid)
 
 
 def export(model: Model, pruned: PrunedForest) -> Any:
@@ -38,13 +67,23 @@ def export(model: Model, pruned: PrunedForest) -> Any:
     Raises
     ------
     InvalidInputError
-        ``pruned`` was built from another forest.
+        ``pruned`` was built from another forest, or its sums do not fit the native float type exactly.
     UnsupportedModelError
         There is no writer for this library, or the object cannot be copied.
     """
-    if pruned.forest is not model.forest:
+    forest = model.forest
+    if pruned.forest is not forest:
         raise InvalidInputError("The pruned forest was built from another model's forest.")
-    return _written("write", model, pruned)
+    trimming = trim_pruned(pruned)
+    bits = PRECISION[forest.arithmetic]
+    if (largest_leaf(forest, pruned.value_int).sum(axis=0) + np.abs(pruned.intercept_int)).max() > 2**bits:
+        raise InvalidInputError(
+            f"Grid 2**-{pruned.grid} is too fine: the leaves can add up to more than 2**{bits} grid units, which "
+            f"{np.dtype(forest.arithmetic)} does not hold exactly; use a coarser grid."
+        )
+    value_int = np.where(trimming.is_leaf[:, None], pruned.value_int[trimming.node], 0)
+    values = np.ldexp(value_int.astype(np.float64), -pruned.grid)
+    return _written(model, Smaller(trimming, values, np.zeros(forest.n_trees), pruned))
 
 
 def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = None) -> Any:
@@ -74,19 +113,19 @@ def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = 
     UnsupportedModelError
         There is no writer for this library, or the object cannot be copied.
     """
-    if shift is None:
-        shift = np.zeros(model.forest.n_trees)
-    return _written("trim", model, trimming, shift)
+    shift = np.zeros(model.forest.n_trees) if shift is None else shift
+    values = trimming.shifted(model.forest.value[trimming.value_node], shift)
+    return _written(model, Smaller(trimming, values, shift))
 
 
-def _written(verb: str, model: Model, *arguments: Any) -> Any:
-    """Call ``<verb>_<library>`` of the library's module and convert its errors to ours."""
+def _written(model: Model, smaller: Smaller) -> Any:
+    """Call ``write_<library>`` of the library's module and convert its errors to ours."""
     library = model.forest.library
     if library not in LIBRARIES:
         raise UnsupportedModelError(f"No exporter for models of {library!r}; there is one for {', '.join(LIBRARIES)}.")
-    write = getattr(import_module(f"pine_boost.exporters.{library}"), f"{verb}_{library}")
+    write = getattr(import_module(f"pine_boost.exporters.{library}"), f"write_{library}")
     try:
-        return write(model, *arguments)
+        return write(model, smaller)
     except (PineBoostError, ImportError, MemoryError):
         raise
     except Exception as error:  # a user's own class can have any attributes

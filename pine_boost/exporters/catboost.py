@@ -11,72 +11,41 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError
-from pine_boost.model.exact import PRECISION, largest_leaf
-from pine_boost.model.forest import FloatArray, Model, PrunedForest
-from pine_boost.model.trimming import Trimming, trim_pruned
+from pine_boost.exporters import Smaller
+from pine_boost.model.forest import Model
 from pine_boost.parsers.catboost.document import CatboostDocument
 from pine_boost.parsers.catboost.read import FILE_KIND
 from pine_boost.parsers.catboost.traits import load_as
 from pine_boost.parsers.catboost.write import write_document
 
 
-def write_catboost(model: Model, pruned: PrunedForest) -> Any:
-    """Write a pruned forest as a CatBoost model of ``model.kind``.
+def write_catboost(model: Model, smaller: Smaller) -> Any:
+    """Write a smaller forest as a CatBoost model of ``model.kind``; a new leaf has the training weight below it.
 
-    Parameters
-    ----------
-    model : Model
-        The model that `pine_boost.parsers.read_model` returned; its native object is not changed.
-    pruned : PrunedForest
-        Kept trees and leaf values in grid units.
-
-    Returns
-    -------
-    CatBoost, CatBoostClassifier (or other class) or bytes
-        ``predict(prediction_type="RawFormulaVal")`` is the integer sum / 2**grid, bit for bit. Symmetric trees stay
-        symmetric if every kept tree still has one split per level; otherwise all trees become non-symmetric.
-
-    Raises
-    ------
-    InvalidInputError
-        Sums of the pruned forest do not fit float64 exactly.
+    ``predict(prediction_type="RawFormulaVal")`` of a pruned model is the integer sum / 2**grid, bit for bit.
+    Symmetric trees stay symmetric if every kept tree still has one split per level; otherwise all trees become
+    non-symmetric.
     """
-    largest = largest_leaf(pruned.forest, pruned.value_int)
-    if (largest.sum(axis=0) + np.abs(pruned.intercept_int)).max() >= 2 ** PRECISION[np.float64]:
-        raise InvalidInputError("The pruned leaves can add up to 2**53 grid units or more.")
-    trimming = trim_pruned(pruned)
-    value = np.where(trimming.is_leaf[:, None], pruned.value_int[trimming.node], 0).astype(np.float64)
-    document = _trimmed(model.document, trimming, value)
-    constant = pruned.intercept_int.astype(np.float64)
-    document = replace(document, scale=2.0**-pruned.grid, bias=np.ldexp(constant, -pruned.grid))
-    return _finish(model, document)
-
-
-def trim_catboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
-    """Write the remaining nodes with their own leaf values and bias; ``shift`` is added to every leaf of a tree."""
-    document, scale = model.document, model.document.scale
-    value = trimming.shifted(model.forest.value[trimming.value_node], shift) / scale  # exact: a power of two
-    return _finish(model, _trimmed(document, trimming, np.where(trimming.is_leaf[:, None], value, 0.0)))
-
-
-def _trimmed(document: CatboostDocument, trimming: Trimming, value: FloatArray) -> CatboostDocument:
-    """Return the document with the remaining nodes; a new leaf has the training weight of the leaves below it."""
+    document, trimming, pruned = model.document, smaller.trimming, smaller.pruned
+    if pruned is not None:
+        document = replace(document, scale=2.0**-pruned.grid, bias=smaller.intercept)
     if len(trimming.kept) == 0:
-        return _constant(document)
+        return _finish(model, _constant(document))
     weight = document.weight.copy()
     for node in range(len(weight) - 1, -1, -1):  # children come after their parents
         if document.left[node] >= 0:
             weight[node] = weight[document.left[node]] + weight[document.right[node]]
-    return replace(
+    is_leaf = trimming.is_leaf
+    document = replace(
         document,
         offset=trimming.offset,
         left=trimming.left,
         right=trimming.right,
-        split=np.where(trimming.is_leaf, -1, document.split[trimming.node]),
-        value=value,
-        weight=np.where(trimming.is_leaf, weight[trimming.node], 0.0),
+        split=np.where(is_leaf, -1, document.split[trimming.node]),
+        value=np.where(is_leaf[:, None], smaller.values / document.scale, 0.0),  # exact: a power of two
+        weight=np.where(is_leaf, weight[trimming.node], 0.0),
     )
+    return _finish(model, document)
 
 
 def _constant(document: CatboostDocument) -> CatboostDocument:

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters import copy_value
-from pine_boost.model.exact import PRECISION, largest_leaf
+from pine_boost.exporters import Smaller, copy_value
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest, spread
-from pine_boost.model.trimming import Trimming, trim_pruned
+from pine_boost.model.trimming import Trimming
 from pine_boost.native.predict import load_native
 from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
@@ -25,48 +24,32 @@ from pine_boost.parsers.lightgbm.tree import TreeBlock
 from pine_boost.parsers.lightgbm.write import write_document
 
 
-def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:
-    """Write a pruned forest as a LightGBM model of the same kind as the original.
+def write_lightgbm(model: Model, smaller: Smaller) -> Any:
+    """Write a smaller forest as a LightGBM model of the same kind as the original.
 
-    Parameters
-    ----------
-    model : Model
-        The model that `read_lightgbm` returned.
-    pruned : PrunedForest
-        Kept trees and leaf values in grid units.
-
-    Returns
-    -------
-    lightgbm.Booster, LGBMClassifier (or other wrapper) or bytes
-        ``predict(raw_score=True)`` is the integer sum / 2**grid, bit for bit. A dropped class
-        tree of a kept round becomes one leaf of 0. Random forests keep ``average_output`` and the
-        meaning of their mean (see `keep_average`).
+    ``predict(raw_score=True)`` of a pruned model is the integer sum / 2**grid, bit for bit. A dropped class tree of
+    a kept round becomes one leaf of 0. Random forests keep ``average_output`` and the meaning of their mean (see
+    `keep_average`).
 
     Raises
     ------
-    InvalidInputError
-        Sums of the pruned forest do not fit float64 exactly.
     UnsupportedModelError
-        One grid unit is smaller than LightGBM's own decision boundary, or the scores of a
+        One grid unit of a pruned model is smaller than LightGBM's own decision boundary, or the scores of a
         multiclassova model are so much larger than the original's that sigmoids saturate.
     """
-    _check_grid(pruned)
-    _check_classes(model.document, pruned)
-    return _finish(model, prune_document(model.document, pruned))
-
-
-def trim_lightgbm(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
-    """Write the remaining nodes with their own leaf values; whole rounds must be kept.
-
-    ``shift`` is added to every leaf of a tree.
-    """
-    document, forest = model.document, model.forest
-    values = trimming.shifted(forest.value[trimming.value_node, 0], shift)
-    trees = tuple(
-        trim_block(document.trees[tree], forest, trimming, index, values[trimming.part(index)])
-        for index, tree in enumerate(trimming.kept)
-    )
-    return _finish(model, replace(document, trees=trees, best_iteration=0))
+    document, pruned = model.document, smaller.pruned
+    if pruned is not None:
+        _check_boundary(pruned)
+        _check_classes(document, pruned)
+    blocks = {
+        int(tree): trim_block(document.trees[tree], model.forest, smaller.trimming, i, smaller.values[:, 0])
+        for i, tree in enumerate(smaller.trimming.kept)
+    }
+    if pruned is not None:
+        trees = _whole_rounds(document, blocks, pruned, smaller.intercept)
+        document = replace(document, trees=trees, best_iteration=0)
+        return _finish(model, keep_average(document, model.forest.n_trees // document.num_class))
+    return _finish(model, replace(document, trees=tuple(blocks.values()), best_iteration=0))
 
 
 def _finish(model: Model, document: LightgbmDocument) -> Any:
@@ -95,10 +78,7 @@ def _copy_wrapper(native: Any, booster: Any) -> Any:
     return wrapper
 
 
-def _check_grid(pruned: PrunedForest) -> None:
-    largest = largest_leaf(pruned.forest, pruned.value_int)
-    if (largest.sum(axis=0) + np.abs(pruned.intercept_int)).max() >= 2 ** PRECISION[np.float64]:
-        raise InvalidInputError("The pruned leaves can add up to 2**53 grid units or more.")
+def _check_boundary(pruned: PrunedForest) -> None:
     decision = pruned.forest.decision
     if decision.cuts and not decision.thresholds:
         reach = decision.cuts[0] + decision.guard
@@ -133,32 +113,26 @@ def _check_classes(document: LightgbmDocument, pruned: PrunedForest) -> None:
         )
 
 
-def prune_document(document: LightgbmDocument, pruned: PrunedForest) -> LightgbmDocument:
-    """Return the document with the kept nodes only, leaves on the grid, and whole rounds."""
-    forest, n_outputs = pruned.forest, document.num_class
-    trimming = trim_pruned(pruned)
-    values = np.ldexp(pruned.value_int[trimming.node, 0].astype(np.float64), -pruned.grid)
-    index = {int(tree): i for i, tree in enumerate(pruned.kept)}
-    pending = np.ldexp(pruned.intercept_int.astype(np.float64), -pruned.grid)
+def _whole_rounds(
+    document: LightgbmDocument, blocks: dict[int, TreeBlock], pruned: PrunedForest, intercept: FloatArray
+) -> tuple[TreeBlock, ...]:
+    """Complete the kept rounds with constant trees, the first of each output with its intercept."""
+    n_outputs, pending = document.num_class, intercept.copy()
     trees: list[TreeBlock] = []
-    for first in sorted({tree - tree % n_outputs for tree in index}):
+    for first in sorted({tree - tree % n_outputs for tree in blocks}):
         for tree in range(first, first + n_outputs):
-            block = document.trees[tree]
-            if tree in index:
-                part = trimming.part(index[tree])
-                trimmed = trim_block(block, forest, trimming, index[tree], values[part])
+            if tree in blocks:
                 # LightGBM marks a tree that holds the prior by shrinkage 1 in the first round
-                shrinkage = block.shrinkage * float(pruned.weights[tree])
+                shrinkage = blocks[tree].shrinkage * float(pruned.weights[tree])
                 if len(trees) < n_outputs or not (0 < shrinkage < np.inf):
                     shrinkage = 1.0
-                trees.append(with_means(trimmed, shrinkage))
+                trees.append(with_means(blocks[tree], shrinkage))
             else:
-                trees.append(constant_tree(block, pending[tree - first]))
+                trees.append(constant_tree(document.trees[tree], pending[tree - first]))
                 pending[tree - first] = 0.0
     if np.any(pending) or not trees:
         trees += [constant_tree(document.trees[i], pending[i]) for i in range(n_outputs)]
-    document = replace(document, trees=tuple(trees), best_iteration=0)
-    return keep_average(document, forest.n_trees // n_outputs)
+    return tuple(trees)
 
 
 def keep_average(document: LightgbmDocument, n_averaged: int) -> LightgbmDocument:
@@ -208,22 +182,13 @@ def constant_tree(like: TreeBlock, value: float, shrinkage: float = 1.0) -> Tree
     )
 
 
-def trim_block(block: TreeBlock, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray) -> TreeBlock:
-    """Return the block with the remaining nodes of tree ``kept[index]``.
+def trim_block(block: TreeBlock, forest: Forest, trimming: Trimming, index: int, values: FloatArray) -> TreeBlock:
+    """Return the block of tree ``kept[index]`` with its remaining nodes; ``values`` are those of all trees.
 
-    Parameters
-    ----------
-    block : TreeBlock
-        The block of that tree; the Forest lists its inner nodes first, then its leaves.
-    forest : Forest
-    trimming : Trimming
-    index : int
-    leaf_value : float64
-        A value for every remaining node of the tree; read at the leaves.
+    The Forest lists the inner nodes of the block first, then its leaves.
     """
     part = trimming.part(index)
-    is_leaf = trimming.is_leaf[part]
-    node = trimming.node[part]
+    leaf_value, is_leaf, node = values[part], trimming.is_leaf[part], trimming.node[part]
     if is_leaf[0]:
         return constant_tree(block, float(leaf_value[0]), block.shrinkage)
     local = node - forest.tree_offset[trimming.kept[index]]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters import copy_value
+from pine_boost.exporters import Smaller, copy_value
 from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.trimming import Trimming, trim, trim_pruned
+from pine_boost.model.trimming import Trimming, trim
 
 __all__ = ["write_sklearn"]
 
@@ -31,8 +32,12 @@ _STALE = (
 )
 
 
-def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
-    """Build the pruned estimator.
+def write_sklearn(model: Model, smaller: Smaller) -> Any:
+    """Write a smaller forest as a new fitted estimator of the class of ``model.native``.
+
+    The native margin of a pruned model equals the integer sum / 2**grid bit for bit (AdaBoost with
+    4, 6, 7, 8, ... classes: the votes are exact, but the native form with -1 / (K - 1) rounds, so
+    an exact tie of two classes may fall either way; a gap of one grid unit never does).
 
     Forests and single trees keep their leaves in ``tree_.value``: the sum over the trees is exact
     and ``predict_proba`` is that sum / number of trees (it adds up to 1 only if the caller scaled
@@ -42,71 +47,46 @@ def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
     in the leaves. A class tree that was dropped from a kept round becomes a single leaf. AdaBoost
     gets new ``estimator_weights_``.
 
-    Parameters
-    ----------
-    model : Model
-        As read by `read_sklearn`.
-    pruned : PrunedForest
-        A pruning of ``model.forest``.
-
-    Returns
-    -------
-    estimator
-        A new fitted estimator of the class of ``model.native``. The native margin equals the integer
-        sum / 2**grid bit for bit (AdaBoost with 4, 6, 7, 8, ... classes: the votes are exact, but the
-        native form with -1 / (K - 1) rounds, so an exact tie of two classes may fall either way;
-        a gap of one grid unit never does).
-
     Raises
     ------
     InvalidInputError
-        No tree is kept, the leaves do not fit the kind, or the grid is too fine for it.
+        No tree is kept, the leaves do not fit the kind, the grid is too fine for it, or trees of a
+        mean are dropped without a grid.
     UnsupportedModelError
         The model was not read by `read_sklearn`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from pine_boost.parsers import read_model
-    >>> forest = RandomForestClassifier(5, random_state=0).fit(*load_iris(return_X_y=True))
-    >>> model = read_model(forest)
-    >>> weights = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
-    >>> leaves = weights[model.forest.node_tree, None] * model.forest.value
-    >>> pruned = PrunedForest(
-    ...     model.forest,
-    ...     kept=np.flatnonzero(weights),
-    ...     value_int=np.rint(leaves * 2**20).astype(np.int64),
-    ...     grid=20,
-    ...     intercept_int=np.zeros(3, dtype=np.int64),
-    ...     weights=weights,
-    ... )
-    >>> write_sklearn(model, pruned).n_estimators
-    3
     """
-    family = getattr(model.document, "family", None)
+    family, pruned = getattr(model.document, "family", None), smaller.pruned
     writer = _WRITERS.get(str(family))
     if writer is None or model.native is None:
         raise UnsupportedModelError(
             f"{model.kind} cannot be written as a scikit-learn estimator; pass a Model from read_sklearn."
         )
-    if len(pruned.kept) == 0 and family in ("average", "votes"):
-        raise InvalidInputError(f"{model.kind} needs at least one tree, and no tree is kept; keep one.")
-    if not pruned.forest.free_intercept and np.any(pruned.intercept_int):
-        raise InvalidInputError(f"{model.kind} cannot carry an intercept without a tree.")
-    return writer(model, pruned)
+    if family in ("average", "votes"):
+        if pruned is None:
+            if len(smaller.trimming.kept) != model.forest.n_trees or np.any(smaller.shift):
+                raise InvalidInputError(f"{model.kind} divides by its trees; none can be left out.")
+            return trim_members(model, smaller.trimming, _own_values(model, smaller.trimming), keep_scores=True)
+        if len(pruned.kept) == 0:
+            raise InvalidInputError(f"{model.kind} needs at least one tree, and no tree is kept; keep one.")
+        if np.any(pruned.intercept_int):
+            raise InvalidInputError(f"{model.kind} cannot carry an intercept without a tree.")
+    return writer(model, smaller)
 
 
-def _write_average(model: Model, pruned: PrunedForest) -> Any:
-    has_threshold = bool(pruned.forest.decision.thresholds)
-    if has_threshold:
-        leaves = _leaves_about_threshold(pruned, model.document.offset)
-    else:
-        _refuse_fine_grid(model, pruned)
-        leaves = _float_leaves(pruned)
-    trimming = trim_pruned(pruned)
-    values = _tree_values(model.native, leaves[trimming.node])
-    estimator = trim_members(model, trimming, values)
+def _write_average(model: Model, smaller: Smaller) -> Any:
+    trimming, pruned = smaller.trimming, smaller.pruned
+    assert pruned is not None
+    # the largest possible |sum| over the kept trees, for the worst output
+    total = float(np.maximum.reduceat(np.abs(smaller.values), trimming.offset[:-1], axis=0).sum(axis=0).max())
+    values = smaller.values
+    if pruned.forest.decision.thresholds:
+        values = values + _threshold_for(pruned, total, model.document.offset)
+    elif math.ldexp(total, pruned.grid) >= 2.0**AVERAGED_BITS:
+        raise InvalidInputError(
+            f"Grid 2**-{pruned.grid} is too fine for {model.kind}: two different sums could become "
+            "equal after division by the number of trees; use a coarser grid or a smaller scale."
+        )
+    estimator = trim_members(model, trimming, _tree_values(model.native, values))
     if not pruned.forest.decides and len(trimming.kept) < pruned.forest.n_trees:
         # a value is the mean over the trees of the original, so the divisor must not change
         zeros = _zero_estimator(model, int(pruned.kept[0]))
@@ -124,16 +104,16 @@ def _zero_estimator(model: Model, like: int) -> Any:
     return trim_estimator(model.native.estimators_[like], forest, trimming, 0, value)
 
 
-def _leaves_about_threshold(pruned: PrunedForest, threshold: float) -> FloatArray:
-    """Return leaves ``value + t`` whose native mean is above the threshold iff the integer sum is > 0.
+def _threshold_for(pruned: PrunedForest, largest: float, threshold: float) -> float:
+    """Return t such that a mean of leaves ``value + t`` is above the threshold iff their integer sum is > 0.
 
-    The threshold is rounded down to a finer grid 2**-fine, so that leaves and sums stay exact. A
-    sum of one unit puts the mean at least 2**-grid / n - 2**-fine above t, which must exceed the
-    rounding of the division; a sum of 0 leaves it at or below t, which is class 0 as required.
+    The threshold is rounded down to a finer grid 2**-fine, so that leaves and sums stay exact: both
+    are multiples of 2**-fine below 2**(51 - fine). A sum of one unit puts the mean at least
+    2**-grid / n - 2**-fine above t, which must exceed the rounding of the division; a sum of 0
+    leaves it at or below t, which is class 0 as required.
     """
     n_kept = len(pruned.kept)
-    leaves = _float_leaves(pruned)
-    total = _largest_sum(pruned, leaves) + n_kept * (1 + abs(threshold))
+    total = largest + n_kept * (1 + abs(threshold))
     fine = AVERAGED_BITS - 1 - math.ceil(math.log2(total))
     rounded = math.ldexp(math.floor(math.ldexp(threshold, fine)), -fine)
     error = n_kept * (threshold - rounded) + 4 * _UNIT * total
@@ -142,38 +122,31 @@ def _leaves_about_threshold(pruned: PrunedForest, threshold: float) -> FloatArra
             f"Grid 2**-{pruned.grid} with {n_kept} trees is too fine to keep the threshold "
             f"{threshold} in a mean of float64 numbers; use a coarser grid or a smaller scale."
         )
-    about = leaves + rounded  # exact: both are multiples of 2**-fine below 2**(51 - fine)
-    return about
+    return rounded
 
 
-def _write_gradient(model: Model, pruned: PrunedForest) -> Any:
-    native, trimming = model.native, trim_pruned(pruned)
-    leaves = _float_leaves(pruned)[trimming.node]
-    rounds, constants = _rounds_and_constants(pruned)
-    index = {int(tree): i for i, tree in enumerate(pruned.kept)}
-    estimators = np.empty((len(rounds), pruned.forest.n_outputs), dtype=object)
+def _write_gradient(model: Model, smaller: Smaller) -> Any:
+    native, trimming, pruned = model.native, smaller.trimming, smaller.pruned
+    values = smaller.values
     copied: dict[int, Any] = {}
-    for row, trees in enumerate(rounds):
-        for output, tree in enumerate(trees):
-            if tree < 0:
-                # constants go into one tree only: that of the first round
-                value = constants[output] if row == 0 else 0.0
-                estimators[row, output] = _constant_estimator(native, value)
-            else:
-                estimators[row, output] = trim_estimator(
-                    native.estimators_.ravel()[tree],
-                    model.forest,
-                    trimming,
-                    index[tree],
-                    leaves[trimming.part(index[tree])],
-                    copied,
-                )
-    estimator = copy_without(native, "estimators_", "init_", copied=copied)
-    estimator.estimators_ = estimators
-    estimator.n_estimators = estimator.n_estimators_ = len(rounds)
-    # predict_stages multiplies every leaf by the learning rate: only 1.0 keeps the grid
-    estimator.learning_rate = 1.0
-    estimator.init = estimator.init_ = "zero"
+    if pruned is None:  # the native sum multiplies every leaf by the learning rate
+        values = trimming.shifted(_own_values(model, trimming), smaller.shift / native.learning_rate)
+    members = native.estimators_.ravel()
+    trees = [
+        trim_estimator(members[tree], model.forest, trimming, i, values[trimming.part(i)], copied)
+        for i, tree in enumerate(trimming.kept)
+    ]
+    rounds = _whole_rounds(model.forest, smaller, trees, lambda value: _constant_estimator(native, value))
+    estimator = copy_without(native, "estimators_", keep_scores=_is_whole(smaller), copied=copied)
+    estimator.estimators_ = np.empty((len(rounds), model.forest.n_outputs), dtype=object)
+    estimator.estimators_[:] = rounds
+    estimator.n_estimators_ = len(rounds)
+    if not _is_whole(smaller):
+        estimator.n_estimators = len(rounds)
+    if pruned is not None:
+        # predict_stages multiplies every leaf by the learning rate: only 1.0 keeps the grid
+        estimator.learning_rate = 1.0
+        estimator.init = estimator.init_ = "zero"
     return estimator
 
 
@@ -186,48 +159,51 @@ def _constant_estimator(native: Any, value: float) -> Any:
     return constant
 
 
-def _write_histogram(model: Model, pruned: PrunedForest) -> Any:
-    native, trimming = model.native, trim_pruned(pruned)
-    leaves = _float_leaves(pruned)[trimming.node, 0]
+def _write_histogram(model: Model, smaller: Smaller) -> Any:
+    native, trimming = model.native, smaller.trimming
     predictors = [predictor for stage in native._predictors for predictor in stage]
-    rounds, constants = _rounds_and_constants(pruned)
-    index = {int(tree): i for i, tree in enumerate(pruned.kept)}
-    stages = []
-    for row, trees in enumerate(rounds):
-        stage = []
-        for output, tree in enumerate(trees):
-            if tree < 0:
-                stage.append(constant_predictor(predictors[0], constants[output] * (row == 0)))
-                continue
-            values = leaves[trimming.part(index[tree])]
-            stage.append(trim_predictor(predictors[tree], model.forest, trimming, index[tree], values))
-        stages.append(stage)
-    estimator = copy_without(native, "_predictors")
-    estimator._predictors = stages
-    estimator._baseline_prediction = np.zeros_like(native._baseline_prediction)
-    estimator.max_iter = len(stages)
+    trees = [
+        trim_predictor(predictors[tree], model.forest, trimming, i, smaller.values[trimming.part(i), 0])
+        for i, tree in enumerate(trimming.kept)
+    ]
+    estimator = copy_without(native, "_predictors", keep_scores=_is_whole(smaller))
+    constant = partial(constant_predictor, predictors[0])
+    estimator._predictors = _whole_rounds(model.forest, smaller, trees, constant)
+    if not _is_whole(smaller):
+        estimator.max_iter = len(estimator._predictors)
+    if smaller.pruned is not None:
+        estimator._baseline_prediction = np.zeros_like(native._baseline_prediction)
     return estimator
 
 
-def _rounds_and_constants(pruned: PrunedForest) -> tuple[list[list[int]], FloatArray]:
-    """Return the trees of each kept round by output (-1 if dropped), and the constant of each output.
+def _is_whole(smaller: Smaller) -> bool:
+    """Whether all trees are kept with their own values."""
+    return smaller.pruned is None and len(smaller.trimming.kept) == len(smaller.shift)
 
-    Boosting needs one tree per output in every round, and at least one round.
+
+def _whole_rounds(
+    forest: Forest, smaller: Smaller, trees: Sequence[Any], constant: Callable[[float], Any]
+) -> list[list[Any]]:
+    """Return the trees of each kept round by output, at least one round; constants stand for dropped trees.
+
+    The constants of the first round carry the intercept.
     """
-    forest = pruned.forest
-    rounds: dict[int, list[int]] = {}
-    for tree in pruned.kept:
-        empty = [-1] * forest.n_outputs
-        row = rounds.setdefault(int(forest.tree_round[tree]), empty)
-        row[int(forest.tree_output[tree])] = int(tree)
-    rows = [rounds[key] for key in sorted(rounds)] or [[-1] * forest.n_outputs]
-    constants = np.ldexp(pruned.intercept_int.astype(np.float64), -pruned.grid)
-    for output in np.flatnonzero(constants):
-        if rows[0][output] >= 0:
+    rounds: dict[int, list[Any]] = {}
+    for tree, written in zip(smaller.trimming.kept, trees, strict=True):
+        row = rounds.setdefault(int(forest.tree_round[tree]), [None] * forest.n_outputs)
+        row[int(forest.tree_output[tree])] = written
+    rows = list(rounds.values()) or [[None] * forest.n_outputs]
+    intercept = np.zeros(forest.n_outputs) if smaller.pruned is None else smaller.intercept
+    for output in map(int, np.flatnonzero(intercept)):
+        if rows[0][output] is not None:
             raise InvalidInputError(
                 f"intercept_int of output {output} is not 0 although a tree of it is kept; fold it into the leaves."
             )
-    return rows, constants
+    for row in rows:
+        for output, written in enumerate(row):
+            if written is None:
+                row[output] = constant(intercept[output] if row is rows[0] else 0.0)
+    return rows
 
 
 def _tree_values(native: Any, leaves: FloatArray) -> FloatArray:
@@ -236,26 +212,6 @@ def _tree_values(native: Any, leaves: FloatArray) -> FloatArray:
         # one output of a binary classifier with a threshold is class 1; class 0 is the rest
         return np.concatenate([1.0 - leaves, leaves], axis=1)
     return leaves
-
-
-def _float_leaves(pruned: PrunedForest) -> FloatArray:
-    """Return ``value_int / 2**grid``, exact because |value_int| < 2**53."""
-    return np.ldexp(pruned.value_int.astype(np.float64), -pruned.grid)
-
-
-def _largest_sum(pruned: PrunedForest, leaves: FloatArray) -> float:
-    """Return the largest possible |sum| over the kept trees, for the worst output."""
-    largest = np.maximum.reduceat(np.abs(leaves), pruned.forest.tree_offset[:-1], axis=0)
-    return float(largest[pruned.kept].sum(axis=0).max())
-
-
-def _refuse_fine_grid(model: Model, pruned: PrunedForest) -> None:
-    total = _largest_sum(pruned, np.abs(pruned.value_int).astype(np.float64))
-    if total >= 2.0**AVERAGED_BITS:
-        raise InvalidInputError(
-            f"Grid 2**-{pruned.grid} is too fine for {model.kind}: two different sums could become "
-            "equal after division by the number of trees; use a coarser grid or a smaller scale."
-        )
 
 
 # children, feature and threshold of a leaf in tree_
@@ -364,10 +320,10 @@ def constant_predictor(template: Any, value: float) -> Any:
     return type(template)(nodes, empty, empty.copy())
 
 
-def write_votes(model: Model, pruned: PrunedForest) -> Any:
+def write_votes(model: Model, smaller: Smaller) -> Any:
     """Write AdaBoost with fewer and smaller trees, the weight of each in ``estimator_weights_``."""
-    native, forest = model.native, pruned.forest
-    trimming = trim_pruned(pruned)
+    native, forest, trimming, pruned = model.native, model.forest, smaller.trimming, smaller.pruned
+    assert pruned is not None
     votes = [_read_votes(pruned, trimming, index) for index in range(len(trimming.kept))]
     weights_int = np.array([weight for weight, _ in votes])
     n_classes = len(forest.classes)
@@ -380,21 +336,13 @@ def write_votes(model: Model, pruned: PrunedForest) -> Any:
                 f"Grid 2**-{pruned.grid} is too fine for AdaBoost with {n_classes} classes; use a "
                 "coarser grid or a smaller scale."
             )
-    estimator = copy_without(native, "estimators_")
-    estimator.estimators_ = [
-        trim_estimator(
-            native.estimators_[tree],
-            forest,
-            trimming,
-            index,
-            _vote_values(native.estimators_[tree], forest, trimming, index, votes[index][1]),
-        )
-        for index, tree in enumerate(trimming.kept)
-    ]
+    values = _own_values(model, trimming)
+    for index, (_, voted) in enumerate(votes):
+        _vote_in_new_leaves(native.estimators_[trimming.kept[index]], forest, trimming, index, voted, values)
+    estimator = trim_members(model, trimming, values)
     estimator.estimator_weights_ = np.ldexp(weights_int.astype(np.float64), -pruned.grid)
     if hasattr(native, "estimator_errors_"):
         estimator.estimator_errors_ = np.asarray(native.estimator_errors_)[pruned.kept].copy()
-    estimator.n_estimators = len(estimator.estimators_)
     return estimator
 
 
@@ -427,11 +375,11 @@ def _read_votes(pruned: PrunedForest, trimming: Trimming, index: int) -> tuple[i
     return weight, voted
 
 
-def _vote_values(estimator: Any, forest: Forest, trimming: Trimming, index: int, voted: IntArray) -> FloatArray:
-    """Return ``tree_.value`` of the remaining nodes; a new leaf has probability 1 for its class."""
+def _vote_in_new_leaves(
+    estimator: Any, forest: Forest, trimming: Trimming, index: int, voted: IntArray, values: FloatArray
+) -> None:
+    """Give every new leaf of a tree probability 1 for the class it votes for, in place."""
     part = trimming.part(index)
-    local = trimming.node[part] - forest.tree_offset[trimming.kept[index]]
-    values: FloatArray = estimator.tree_.value[local, 0, :].copy()
     is_new = trimming.is_leaf[part] & (forest.kind[trimming.node[part]] != SplitKind.LEAF)
     column = {label: i for i, label in enumerate(estimator.classes_.tolist())}
     for row in np.flatnonzero(is_new):
@@ -441,60 +389,7 @@ def _vote_values(estimator: Any, forest: Forest, trimming: Trimming, index: int,
                 f"A tree of AdaBoostClassifier that never saw the class {label!r} cannot vote for "
                 "it; keep the vote of one of its leaves."
             )
-        values[row] = np.arange(values.shape[1]) == column[label]
-    return values
-
-
-def trim_sklearn(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
-    """Write the remaining nodes with their own leaf values.
-
-    ``shift`` is added to every leaf of a tree of a boosted model. Averages and votes keep all
-    their trees, because dropping one would change the mean.
-    """
-    family = model.document.family
-    if family == "gradient":
-        return _trim_gradient(model, trimming, shift)
-    if family == "histogram":
-        return _trim_histogram(model, trimming, shift)
-    if len(trimming.kept) != model.forest.n_trees or np.any(shift):
-        raise InvalidInputError(f"{model.kind} divides by its trees; none can be left out.")
-    return trim_members(model, trimming, _own_values(model, trimming), keep_scores=True)
-
-
-def _trim_gradient(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
-    native, forest = model.native, model.forest
-    # the native sum multiplies every leaf by the learning rate
-    values = trimming.shifted(_own_values(model, trimming), shift / native.learning_rate)
-    members = native.estimators_.ravel()
-    trimmed = np.empty(len(trimming.kept), dtype=object)
-    copied: dict[int, Any] = {}
-    for i, tree in enumerate(trimming.kept):
-        part = trimming.part(i)
-        trimmed[i] = trim_estimator(members[tree], forest, trimming, i, values[part], copied)
-    is_whole = len(trimming.kept) == forest.n_trees
-    estimator = copy_without(native, "estimators_", keep_scores=is_whole, copied=copied)
-    estimator.estimators_ = trimmed.reshape(-1, forest.n_outputs)
-    estimator.n_estimators_ = len(estimator.estimators_)
-    if not is_whole:
-        estimator.n_estimators = estimator.n_estimators_
-    return estimator
-
-
-def _trim_histogram(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
-    native, forest = model.native, model.forest
-    leaves = trimming.shifted(forest.value[trimming.value_node, 0], shift)
-    predictors = [predictor for stage in native._predictors for predictor in stage]
-    trimmed = [
-        trim_predictor(predictors[tree], forest, trimming, i, leaves[trimming.part(i)])
-        for i, tree in enumerate(trimming.kept)
-    ]
-    is_whole = len(trimming.kept) == forest.n_trees
-    estimator = copy_without(native, "_predictors", keep_scores=is_whole)
-    n_outputs = forest.n_outputs
-    estimator._predictors = [trimmed[first : first + n_outputs] for first in range(0, len(trimmed), n_outputs)]
-    if not is_whole:
-        estimator.max_iter = len(estimator._predictors)
-    return estimator
+        values[part][row] = np.arange(values.shape[1]) == column[label]
 
 
 def _own_values(model: Model, trimming: Trimming) -> FloatArray:
@@ -508,7 +403,7 @@ def _own_values(model: Model, trimming: Trimming) -> FloatArray:
     return np.concatenate(parts)
 
 
-_WRITERS: dict[str, Callable[[Model, PrunedForest], Any]] = {
+_WRITERS: dict[str, Callable[[Model, Smaller], Any]] = {
     "average": _write_average,
     "gradient": _write_gradient,
     "histogram": _write_histogram,

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.exporters import copy_value
-from pine_boost.model.exact import PRECISION
-from pine_boost.model.forest import FloatArray, Model, PrunedForest
-from pine_boost.model.trimming import Trimming, trim_pruned
+from pine_boost.exporters import Smaller, copy_value
+from pine_boost.model.forest import Model
+from pine_boost.model.trimming import Trimming
 from pine_boost.native.predict import load_native
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, with_intercept
@@ -31,54 +30,44 @@ _STALE_ATTRIBUTES = ("best_iteration", "best_score", "best_ntree_limit")
 _SCORE_OF_ALL_VERSIONS = 0.5
 
 
-def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
-    """Write a pruned forest as an XGBoost model of ``model.kind``.
+def write_xgboost(model: Model, smaller: Smaller) -> Any:
+    """Write a smaller forest as an XGBoost model of ``model.kind``; dart weights are folded into the leaves.
 
-    Parameters
-    ----------
-    model : Model
-        The model that `pine_boost.parsers.read_model` returned; its native object is not changed.
-    pruned : PrunedForest
-        Kept trees and leaf values in grid units.
-
-    Returns
-    -------
-    Booster, wrapper or bytes
-        Files and bytes give bytes in the same format. The native margin of every input is the
-        integer sum / 2**grid, bit for bit, as long as every partial sum is exact in float32.
+    The native margin of a pruned model is the integer sum / 2**grid, bit for bit. A trimmed model keeps its
+    base_score; if the original has a different one per class, XGBoost before 3.1 misreads both models.
 
     Raises
     ------
     InvalidInputError
-        A leaf or constant is not exact in float32.
+        A leaf or constant of a pruned model is not exact in float32.
     MissingDependencyError
         A live object is needed and xgboost is not installed.
     """
-    document, trimming = model.document, trim_pruned(pruned)
-    leaves = _grid_values(pruned.value_int[trimming.node, 0], pruned.grid)
+    document, trimming, forest = model.document, smaller.trimming, model.forest
+    leaves = smaller.values[:, 0].astype(np.float32)
     trees = trim_trees(document.trees, trimming, leaves)
+    counts = np.unique(forest.tree_round[trimming.kept], return_counts=True)[1]
+    smaller_document = replace(
+        document,
+        trees=trees,
+        tree_output=document.tree_output[trimming.kept],
+        round_offset=np.concatenate([[0], np.cumsum(counts)]),
+        attributes={k: v for k, v in document.attributes.items() if k not in _STALE_ATTRIBUTES},
+    )
+    if smaller.pruned is None:
+        if len(smaller_document.round_offset) == len(document.round_offset):
+            # as all rounds are kept, best_iteration refers to the same trees as before
+            smaller_document = replace(smaller_document, attributes=document.attributes)
+        return _finish(model, with_intercept(smaller_document, forest.intercept))
+    intercept = smaller.intercept.astype(np.float32)
+    if np.any(leaves != smaller.values[:, 0]) or np.any(intercept != smaller.intercept):
+        raise InvalidInputError(
+            f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{smaller.pruned.grid}; choose a "
+            "coarser grid."
+        )
     trees = replace(trees, base_weight=np.where(trees.is_leaf, leaves, trees.base_weight))
-    rounds = pruned.forest.tree_round[pruned.kept]
     score = NEUTRAL_SCORE[LINKS[document.objective_name]] if model.kind == FILE_KIND else _SCORE_OF_ALL_VERSIONS
-    document = replace(_with_trees(document, trees, document.tree_output[pruned.kept], rounds), base_score=(score,))
-    return _finish(model, with_intercept(document, _grid_values(pruned.intercept_int, pruned.grid)))
-
-
-def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
-    """Write the remaining nodes with their own leaf values and the base_score of the original.
-
-    ``shift`` is added to every leaf of a tree; dart weights are folded into the leaves. If the
-    original has a different base_score per class, XGBoost before 3.1 misreads both models.
-    """
-    document = model.document
-    leaves = trimming.shifted(document.trees.condition[trimming.value_node].astype(np.float64), shift)
-    trees = trim_trees(document.trees, trimming, leaves.astype(np.float32))
-    rounds = model.forest.tree_round[trimming.kept]
-    trimmed = _with_trees(document, trees, document.tree_output[trimming.kept], rounds)
-    if len(trimmed.round_offset) == len(document.round_offset):
-        # as all rounds are kept, best_iteration refers to the same trees as before
-        trimmed = replace(trimmed, attributes=document.attributes)
-    return _finish(model, with_intercept(trimmed, model.forest.intercept))
+    return _finish(model, with_intercept(replace(smaller_document, trees=trees, base_score=(score,)), intercept))
 
 
 def _finish(model: Model, document: XGBoostDocument) -> Any:
@@ -88,21 +77,6 @@ def _finish(model: Model, document: XGBoostDocument) -> Any:
     if model.kind == "xgboost.Booster":
         return _load_booster(model, document, model.native)
     return _copy_wrapper(model, document)
-
-
-def _with_trees(
-    document: XGBoostDocument, trees: Trees, output: npt.NDArray[np.int64], rounds: npt.NDArray[Any]
-) -> XGBoostDocument:
-    """Return the document with other trees; ``rounds`` gives the round of each."""
-    counts = np.unique(rounds, return_counts=True)[1]
-    attributes = {k: v for k, v in document.attributes.items() if k not in _STALE_ATTRIBUTES}
-    return replace(
-        document,
-        trees=trees,
-        tree_output=output,
-        round_offset=np.concatenate([[0], np.cumsum(counts)]),
-        attributes=attributes,
-    )
 
 
 def trim_trees(trees: Trees, trimming: Trimming, leaf_value: npt.NDArray[np.float32]) -> Trees:
@@ -140,19 +114,6 @@ def _take_categories(
     count[is_categorical] = [len(codes) for codes in sets]
     empty = np.zeros(0, dtype=np.int64)
     return np.concatenate([[0], np.cumsum(count)]), np.concatenate([*sets, empty])
-
-
-def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.float32]:
-    """Return integers / 2**grid as float32; raise if one of them would be rounded."""
-    # + 0.0 removes negative zeros
-    values = (np.ldexp(value_int.astype(np.float64), -grid) + 0.0).astype(np.float32)
-    if np.any(np.abs(value_int) > 2 ** PRECISION[np.float32]) or np.any(
-        np.ldexp(values.astype(np.float64), grid) != value_int
-    ):
-        raise InvalidInputError(
-            f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{grid}; choose a coarser grid."
-        )
-    return values
 
 
 def _load_booster(model: Model, document: XGBoostDocument, native: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters.sklearn import write_sklearn
+from pine_boost.exporters import export
 from pine_boost.model import exact
 from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.model.reference import native_margins
@@ -46,7 +46,7 @@ def random_weights(model: Model, seed: int) -> np.ndarray:
 
 def check_export(model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray) -> Any:
     """Values and classes are those of the integers, weights of votes too."""
-    exported = write_sklearn(model, pruned)
+    exported = export(model, pruned)
     check_exported(exported, model, pruned, codes, raw)
     if "AdaBoost" in model.kind and len(model.forest.classes) > 2:
         kept_weights = [np.abs(pruned.value_int[node_slice(pruned, t)]).max() for t in pruned.kept]
@@ -88,7 +88,7 @@ def test_export_shares_nothing_with_the_original(name: str) -> None:
     model = read_sklearn(native)
     codes, raw = probe_rows(model, name, 3)
     values = native_values(native, model.kind, raw)
-    exported = write_sklearn(model, grid_forest(model.forest))
+    exported = export(model, grid_forest(model.forest))
     parts = getattr(exported, "estimators_", None)
     if parts is None:
         for stage in exported._predictors:
@@ -116,12 +116,13 @@ def test_params_describe_the_export_and_clone_refits() -> None:
         model = read_sklearn(native)
         weights = np.zeros(model.forest.n_trees)
         weights[np.isin(model.forest.tree_round, [1, 4])] = 1.0
-        exported = write_sklearn(model, grid_forest(model.forest, weights))
+        exported = export(model, grid_forest(model.forest, weights))
         assert exported.get_params()[counter] == 2
         assert native.get_params()[counter] > 2
         assert not hasattr(exported, "train_score_") or len(exported.train_score_) == 0
         assert clone(exported).fit(X, y).predict(X).shape == y.shape
-    staged = write_sklearn(read_sklearn(fitted("gradient", 3)), grid_forest(read_sklearn(fitted("gradient", 3)).forest))
+    model = read_sklearn(fitted("gradient", 3))
+    staged = export(model, grid_forest(model.forest))
     assert len(list(staged.staged_predict(X[:3]))) == 8
 
 
@@ -167,7 +168,7 @@ def test_exact_ties_go_where_the_decision_says(name: str, n_classes: int, winner
         pruned.intercept_int,
         pruned.weights,
     )
-    exported = write_sklearn(model, equal)
+    exported = export(model, equal)
     X = np.where(np.isnan(table(n_classes, name)[0]), 0.0, table(n_classes, name)[0])
     assert set(exported.predict(X)) == {winner}
 
@@ -180,7 +181,7 @@ def test_adaboost_tie_goes_to_the_first_class() -> None:
     X = table(2, "")[0]
     tied = integer_margins(pruned, X)[:, 0] == 0
     assert tied.sum() > 3
-    exported = write_sklearn(model, pruned)
+    exported = export(model, pruned)
     assert set(exported.predict(X[tied])) == {"ash"}
 
 
@@ -189,7 +190,7 @@ def test_parallel_forest_is_exact_in_any_order() -> None:
     native = RandomForestClassifier(30, max_depth=5, n_jobs=2, random_state=0).fit(X, y)
     model = read_sklearn(native)
     pruned = grid_forest(model.forest, random_weights(model, 4))
-    exported = write_sklearn(model, pruned)
+    exported = export(model, pruned)
     expected = np.ldexp(integer_margins(pruned, X).astype(float), -pruned.grid) / len(pruned.kept)
     for _ in range(8):
         assert np.array_equal(exported.predict_proba(X), expected)
@@ -199,7 +200,7 @@ def test_scaled_weights_give_probabilities() -> None:
     model = read_sklearn(fitted("forest", 3))
     weights = random_weights(model, 2)
     weights *= np.count_nonzero(weights) / weights.sum()
-    exported = write_sklearn(model, grid_forest(model.forest, weights))
+    exported = export(model, grid_forest(model.forest, weights))
     assert exported.predict_proba(table(3, "")[0]).sum(axis=1) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -211,7 +212,7 @@ def test_forest_with_threshold_keeps_it(name: str, threshold: float) -> None:
     codes, raw = probe_rows(model, name, 2)
     for weights in (None, random_weights(model, 1)):
         pruned = grid_forest(model.forest, weights, grid=30)
-        exported = write_sklearn(model, pruned)
+        exported = export(model, pruned)
         probabilities = exported.predict_proba(raw)
         above = integer_margins(pruned, codes)[:, 0] > 0
         assert np.array_equal(probabilities[:, 1] > threshold, above)
@@ -228,7 +229,7 @@ def test_forest_threshold_holds_one_grid_unit_and_ties() -> None:
         value_int = np.zeros_like(pruned.value_int)
         first = slice(0, model.forest.tree_offset[1])
         value_int[first, 0] = units * (model.forest.kind[first] == SplitKind.LEAF)
-        exported = write_sklearn(
+        exported = export(
             model, PrunedForest(model.forest, pruned.kept, value_int, 36, pruned.intercept_int, pruned.weights)
         )
         assert set((exported.predict_proba(X)[:, 1] > 0.3).tolist()) == {expected}
@@ -239,7 +240,7 @@ def test_regression_forest_with_threshold() -> None:
     native = RandomForestRegressor(6, max_depth=4, random_state=0).fit(X, X[:, 0] * 40 + y)
     model = read_sklearn(native, threshold=11.3)
     pruned = grid_forest(model.forest, random_weights(model, 0), grid=25)
-    exported = write_sklearn(model, pruned)
+    exported = export(model, pruned)
     above = integer_margins(pruned, X)[:, 0] > 0
     assert 0 < above.sum() < len(X)
     assert np.array_equal(exported.predict(X) > 11.3, above)
@@ -252,21 +253,19 @@ def test_refusals() -> None:
     refitted[np.flatnonzero(adaboost.forest.kind == SplitKind.LEAF)[0]] += 1
     refit = PrunedForest(pruned.forest, pruned.kept, refitted, pruned.grid, pruned.intercept_int, pruned.weights)
     with pytest.raises(InvalidInputError, match="trees vote"):
-        write_sklearn(adaboost, refit)
+        export(adaboost, refit)
     forest = read_sklearn(fitted("forest", 3))
     with pytest.raises(InvalidInputError, match="at least one tree"):
-        write_sklearn(forest, grid_forest(forest.forest, np.zeros(forest.forest.n_trees)))
+        export(forest, grid_forest(forest.forest, np.zeros(forest.forest.n_trees)))
     huge = grid_forest(forest.forest, np.full(forest.forest.n_trees, 2.0**10), grid=40)
     with pytest.raises(InvalidInputError, match="too fine"):
-        write_sklearn(forest, huge)
+        export(forest, huge)
     with_threshold = read_sklearn(fitted("forest", 2), threshold=0.3)
     with pytest.raises(InvalidInputError, match="too fine"):
-        write_sklearn(
-            with_threshold, grid_forest(with_threshold.forest, np.full(with_threshold.forest.n_trees, 9.0), grid=45)
-        )
+        export(with_threshold, grid_forest(with_threshold.forest, np.full(with_threshold.forest.n_trees, 9.0), grid=45))
     nameless = Model(forest.forest, "sklearn.RandomForestClassifier", None, SklearnDocument("?"))
     with pytest.raises(UnsupportedModelError, match="read_sklearn"):
-        write_sklearn(nameless, grid_forest(forest.forest))
+        export(nameless, grid_forest(forest.forest))
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters.sklearn import write_sklearn
+from pine_boost.exporters import export
 from pine_boost.exporters.treelite import to_treelite
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
@@ -66,7 +66,7 @@ def test_weights_of_an_export_survive(name: str, n_classes: int) -> None:
     weights = np.random.default_rng(1).uniform(0.2, 3.0, model.forest.n_trees)
     weights[1::3] = 0.0
     pruned = grid_forest(model.forest, weights)
-    exported = write_sklearn(model, pruned)
+    exported = export(model, pruned)
     codes, raw = probe_rows(model, name, n_classes)
     found = gtil_margins(to_treelite(exported), model.forest, raw)
     expected = np.ldexp(integer_margins(pruned, codes).astype(float), -pruned.grid)
@@ -273,7 +273,7 @@ def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
     forest = read_model(fitted("forest fitted with NaN", 3))
     weights = np.array([0.0, 2.5, 1.0, 0.0, 0.7, 1.0, 0.3])
     pruned = grid_forest(forest.forest, weights, grid=30)
-    exported = write_sklearn(forest, pruned)
+    exported = export(forest, pruned)
     rows = X.astype(np.float32)
     for name, native, expected in (
         ("xgboost", booster, booster.predict(xgboost.DMatrix(rows), output_margin=True)),
