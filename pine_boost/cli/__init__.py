@@ -59,6 +59,8 @@ class _Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
+    from pine_boost.cli.flags import add_options
+
     parser = _Parser(
         prog="pine-boost",
         description="Smaller tree ensembles that provably predict the same class.",
@@ -77,6 +79,9 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.format_parser(command)
+        if name not in ("doctor", "demo"):
+            add_options(command, "", ["trust_pickle"])
+        command.add_argument("--json", action="store_true", help="Print JSON on stdout.")
         command.add_argument("--debug", action="store_true", help="Show tracebacks.")
     return parser
 

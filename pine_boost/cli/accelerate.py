@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
-from typing import Any
 
 from pine_boost.cli import flags, output
 from pine_boost.options import AccelerateOptions
@@ -26,7 +25,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     output.add_target(parser, "DIR", "Folder to write.")
     flags.add_switch(parser, "--speedup", "Measure the speed beside the native model.")
     flags.add_options(parser.add_argument_group("search"), "accelerate_booster", _SEARCH)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -41,18 +39,12 @@ def main(arguments: argparse.Namespace) -> int:
     result = accelerate_booster(given.source, X_fit, X_val, **options)
     folder = result.save(arguments.output, overwrite=arguments.force)
     measured = result.speedup() if arguments.speedup else {}
-    if arguments.json:
-        facts = {"status": result.status, "claim": result.claim, "work": result.work, "work_rows": result.work_rows}
-        speed = {str(size): ratio for size, ratio in measured.items()}
-        flags.print_json(facts | {"speedup": speed, "seconds": result.seconds, "folder": str(folder)})
-        return exit_code(result)
-    print(result.summary())
-    for size, ratio in measured.items():
-        print(f"{size} rows per call: {ratio:.1f} times as fast as the native predict.")
-    print(f"Written to {folder}")
-    return exit_code(result)
-
-
-def exit_code(result: Any) -> int:
-    """0 proved, validated or measured; 2 if no exits passed the test, so that the scorer is the proved one."""
-    return 2 if result.status == "NOT_VALIDATED" else 0
+    facts = {"status": result.status, "claim": result.claim, "work": result.work, "work_rows": result.work_rows}
+    speed = {str(size): ratio for size, ratio in measured.items()}
+    lines = [f"{size} rows per call: {ratio:.1f} times as fast as the native predict." for size, ratio in speed.items()]
+    flags.answer(
+        arguments,
+        facts | {"speedup": speed, "seconds": result.seconds, "folder": str(folder)},
+        "\n".join([result.summary(), *lines, f"Written to {folder}"]),
+    )
+    return 2 if result.status == "NOT_VALIDATED" else 0  # no exits passed the test: the scorer is the proved one

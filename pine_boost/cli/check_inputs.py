@@ -31,8 +31,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=int, default=10, metavar="N", help="Number of rows outside to explain (default: 10)."
     )
-    flags.add_reading(parser)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -62,30 +60,24 @@ def main(arguments: argparse.Namespace) -> int:
         (int(row), region.explain(take_rows(X, np.array([row])), model=model))
         for row in outside[: max(arguments.limit, 0)]
     ]
-    if arguments.json:
-        flags.print_json(
-            {
-                **asdict(coverage),
-                "share": coverage.share,
-                "alpha": region.alpha,
-                "rows_outside": [int(row) for row in outside],
-                "explained": [
-                    {"row": row, "score": e.score, "tau": e.tau, "reasons": [r.text for r in e.reasons]}
-                    for row, e in explained
-                ],
-            }
-        )
-        return 0
-    print(
+    document = {
+        **asdict(coverage),
+        "share": coverage.share,
+        "alpha": region.alpha,
+        "rows_outside": [int(row) for row in outside],
+        "explained": [
+            {"row": row, "score": e.score, "tau": e.tau, "reasons": [r.text for r in e.reasons]} for row, e in explained
+        ],
+    }
+    lines = [
         f"{coverage.n_inside} of {coverage.n_rows} rows ({coverage.share:.2%}) lie in the region "
         f"(true share {percent_down(coverage.low)} to {percent_up(coverage.high)}; at least "
-        f"{percent_down(rest_of(region.alpha))} "
-        f"was calibrated).{remark}"
-    )
-    for row, explanation in explained:
-        print(f"row {row}: {explanation}")
+        f"{percent_down(rest_of(region.alpha))} was calibrated).{remark}",
+        *(f"row {row}: {explanation}" for row, explanation in explained),
+    ]
     if len(outside) > len(explained):
-        print(f"... and {len(outside) - len(explained)} more rows outside (--limit)")
+        lines.append(f"... and {len(outside) - len(explained)} more rows outside (--limit)")
+    flags.answer(arguments, document, "\n".join(lines))
     return 0
 
 

@@ -29,7 +29,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--test", metavar="FILE", help="Further rows on which fidelity is measured.")
     output.add_output(parser, "compressed")
     flags.add_options(parser.add_argument_group("search"), "compress_booster", _SEARCH)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -51,13 +50,9 @@ def main(arguments: argparse.Namespace) -> int:
     files = result.files(None if arguments.no_report else X_val)
     folder = output.write_results(arguments, files, [RECORD], owned_files)
     measured = None if test is None else result.evaluate(test.X)
-    if arguments.json:
-        flags.print_json(describe(result, folder, measured))
-    else:
-        print(result.summary())
-        if measured is not None:
-            print(f"On {len(test.X)} test rows: {measured:.2%} keep their answer.")
-        print(f"Written to {folder}: {', '.join(sorted(files))}")
+    tested = [] if measured is None else [f"On {len(test.X)} test rows: {measured:.2%} keep their answer."]
+    lines = [result.summary(), *tested, f"Written to {folder}: {', '.join(sorted(files))}"]
+    flags.answer(arguments, describe(result, folder, measured), "\n".join(lines))
     return exit_code(result)
 
 

@@ -24,7 +24,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     output.add_output(parser, "pine-demo")
     names = ["alpha", "indifference", "time_limit"]
     flags.add_options(parser, "prune_booster", names, indifference=0.05, time_limit=10.0)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -62,12 +61,8 @@ def main(arguments: argparse.Namespace) -> int:
             output.seconds_for_report(arguments),
         )
     evaluation = result.evaluate(X_test, y_test)
-    if arguments.json:
-        flags.print_json(describe(result, folder, evaluation))
-    else:
-        print(summary(result))
-        print(evaluated(evaluation))
-        print(f"Open {folder / 'report.html'} in a browser.")
+    lines = [summary(result), evaluated(evaluation), f"Open {folder / 'report.html'} in a browser."]
+    flags.answer(arguments, describe(result, folder, evaluation), "\n".join(lines))
     return exit_code(result)
 
 

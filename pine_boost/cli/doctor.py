@@ -12,9 +12,8 @@ EXAMPLES = """examples:
   pine-boost doctor --json"""
 
 
-def format_parser(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments."""
-    flags.add_json(parser)
+def format_parser(_: argparse.ArgumentParser) -> None:
+    """It has no arguments of its own."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -22,8 +21,6 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.installation import check_installation
 
     found = check_installation()
-    if arguments.json:
-        flags.print_json({"healthy": found.healthy, "verdict": found.verdict, **asdict(found)})
-    else:
-        print(found.summary())
+    document = {"healthy": found.healthy, "verdict": found.verdict, **asdict(found)}
+    flags.answer(arguments, document, found.summary())
     return 0 if found.healthy else 1

@@ -49,7 +49,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         f"Take category codes instead of category values; {CATEGORIES}, written beside PATH, lists the values in the "
         "order of the codes.",
     )
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -75,13 +74,10 @@ def main(arguments: argparse.Namespace) -> int:
         write_file(target, contents)
         if arguments.codes:
             write_file(_beside(target), _categories(known))
-    written = len(contents)
-    if arguments.json:
-        flags.print_json({"output": str(target), "to": arguments.target, "bytes": written})
-    else:
-        print(f"Written to {target} ({written} bytes)")
-        if arguments.codes:
-            print(f"A code is the position of the value in its list in {_beside(target)} (NaN for unknown values)")
+    said = f"Written to {target} ({len(contents)} bytes)"
+    if arguments.codes:
+        said += f"\nA code is the position of the value in its list in {_beside(target)} (NaN for unknown values)"
+    flags.answer(arguments, {"output": str(target), "to": arguments.target, "bytes": len(contents)}, said)
     return 0
 
 

@@ -58,12 +58,6 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="XGBoost .json or .ubj, LightGBM .txt, CatBoost .json, or a pickle of a scikit-learn ensemble, Pipeline, "
         "threshold or calibrated classifier.",
     )
-    add_reading(parser)
-
-
-def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add how model files may be read."""
-    add_options(parser, "", ["trust_pickle"])
 
 
 def add_data(parser: argparse.ArgumentParser, call: str, names: Iterable[str]) -> Any:
@@ -77,11 +71,6 @@ def add_test(data: Any) -> None:
     """Add the rows on which a result is measured."""
     data.add_argument("--test", metavar="FILE", help="Further rows on which coverage and fidelity are measured.")
     data.add_argument("--label", metavar="COLUMN", help="Column of --test with the labels, for the accuracy.")
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add output for programs."""
-    add_switch(parser, "--json", "Print JSON on stdout.")
 
 
 def call_options(arguments: argparse.Namespace, names: Iterable[str], kept: float = 0.0) -> dict[str, Any]:
@@ -204,6 +193,6 @@ def require_layers(region: Any, model: str | None) -> None:
         )
 
 
-def print_json(document: Any) -> None:
-    """Strict JSON on stdout."""
-    print(json.dumps(document, indent=1, allow_nan=False))
+def answer(arguments: argparse.Namespace, document: Any, text: Any) -> None:
+    """Print the answer of a command: strict JSON with --json, else a text."""
+    print(json.dumps(document, indent=1, allow_nan=False) if arguments.json else text)

@@ -22,7 +22,7 @@ EXAMPLES = """examples:
 jobs.csv has the columns name, model, fit and cal (prune) or val (compress, accelerate); paths are relative to
 it. Further columns named after options (alpha, time_limit, ...) hold for their job. A folder has a
 folder for each job, with model.*, fit.*, cal.* or val.*."""
-_RUN = ("method", "n_jobs", "dask", "reports", "trust_pickle")
+_RUN = ("method", "n_jobs", "dask", "reports")
 # every option of prune, compress and accelerate that has a flag, with its entry in the table for each method
 _FOR_ALL: dict[str, dict[str, Option]] = {}
 for _method in METHODS:
@@ -41,7 +41,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         method, option = next(iter(options.items()))
         unset = replace(option, default=False if option.default is False else None)
         flags.add_option(group, unset, option.help(f"{method}_booster", _remark(name)))
-    flags.add_json(parser)
 
 
 def _remark(name: str) -> str:
@@ -67,7 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
             arguments.output,
             options={name: value for name, value in options.items() if value is not None and value is not False},
             callback=_show,
-            **{name: getattr(arguments, name) for name in _RUN},
+            **{name: getattr(arguments, name) for name in (*_RUN, "trust_pickle")},
         )
     except KeyboardInterrupt as end:
         if not end.args:  # before there was a summary
@@ -78,10 +77,8 @@ def main(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    if arguments.json:
-        flags.print_json([asdict(row) for row in found.rows])
-    else:
-        print(f"{found.summary()}. Written to {found.folder}: summary.html, summary.csv")
+    said = f"{found.summary()}. Written to {found.folder}: summary.html, summary.csv"
+    flags.answer(arguments, [asdict(row) for row in found.rows], said)
     if found.failed:
         return 1
     return 2 if any(row.status.startswith("NOT_") for row in found.rows) else 0

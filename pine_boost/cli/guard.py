@@ -26,8 +26,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(parser, "--force", "Replace files of the same names in DIR (never an input).")
     parser.add_argument("--val", metavar="FILE", help="Unseen rows for a guard by the margin of the smaller model.")
     flags.add_options(parser, "", ["fidelity", "confidence"], fidelity=0.999)
-    flags.add_reading(parser)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -43,16 +41,13 @@ def main(arguments: argparse.Namespace) -> int:
     require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
     folder = guarded.save(arguments.output, overwrite=arguments.force)
     files = sorted(own_files(folder))
-    if arguments.json:
-        margin = None if guarded.margin is None else asdict(guarded.margin)
-        written = {"folder": str(folder), "files": files}
-        flags.print_json({"status": guarded.status, "claim": guarded.claim, "margin": margin, **written})
-        return 0
-    print(guarded)
-    print(guarded.claim)
+    margin, lines = None, [str(guarded), guarded.claim]
     if guarded.margin is not None:
-        print(f"The smaller model answers {guarded.margin.share_guarded:.1%} of these rows alone.")
-    print(f"Written to {folder}: {', '.join(files)}")
+        margin = asdict(guarded.margin)
+        lines.append(f"The smaller model answers {guarded.margin.share_guarded:.1%} of these rows alone.")
+    document = {"status": guarded.status, "claim": guarded.claim, "margin": margin, "folder": str(folder)}
+    lines.append(f"Written to {folder}: {', '.join(files)}")
+    flags.answer(arguments, document | {"files": files}, "\n".join(lines))
     return 0
 
 

@@ -19,7 +19,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     flags.add_model(parser)
     flags.add_options(parser, "", ["threshold"])
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -28,12 +27,9 @@ def main(arguments: argparse.Namespace) -> int:
     facts = describe(given.parsed, Path(arguments.model).stat().st_size)
     if given.is_wrapped:
         facts = {"layers": [layer.kind for layer in given.wrapper.layers], **facts}
-    if arguments.json:
-        flags.print_json(facts)
-    else:
-        width = max(len(name) for name in facts)
-        for name, value in facts.items():
-            print(f"{name.replace('_', ' '):<{width}}  {_words(value)}")
+    width = max(len(name) for name in facts)
+    lines = [f"{name.replace('_', ' '):<{width}}  {_words(value)}" for name, value in facts.items()]
+    flags.answer(arguments, facts, "\n".join(lines))
     return 0
 
 

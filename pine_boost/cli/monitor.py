@@ -40,8 +40,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--page", metavar="FILE.html", help="HTML page to write.")
     flags.add_switch(parser, "--force", "Replace the file of --page, whatever it holds.")
-    flags.add_reading(parser)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -82,10 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
         page = write_page(load_state(Path(arguments.state), region))
         with clear_errors(Path(arguments.page)):
             write_file(Path(arguments.page), page.encode())
-    if arguments.json:
-        flags.print_json({**asdict(status), "alarm": status.alarm})
-    else:
-        print(status)
+    flags.answer(arguments, {**asdict(status), "alarm": status.alarm}, status)
     return ALARM if status.alarm else 0
 
 

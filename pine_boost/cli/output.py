@@ -23,9 +23,9 @@ def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     add_switch(parser, "--no-report", "Do not write report.html.")
 
 
-def add_target(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
+def add_target(parser: argparse.ArgumentParser, metavar: str, what: str, required: bool = True) -> None:
     """Add the output of a command that writes one thing."""
-    parser.add_argument("-o", "--output", required=True, metavar=metavar, help=what)
+    parser.add_argument("-o", "--output", required=required, metavar=metavar, help=what)
     add_switch(parser, "--force", f"Replace {metavar} if it exists.")
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import flags
+from pine_boost.cli import flags, output
 
 EXAMPLES = """examples:
   pine-boost parity old.json new.json holdout.csv --fidelity 0.999
@@ -27,11 +27,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", metavar="COLUMN", help="Column of the data with the labels, for the accuracy of both."
     )
-    parser.add_argument("-o", "--output", metavar="PAGE", help="HTML page to write.")
-    flags.add_switch(parser, "--force", "Replace PAGE if it exists.")
+    output.add_target(parser, "PAGE", "HTML page to write.", required=False)
     flags.add_options(parser, "compare_models", ("fidelity", *_OPTIONS))
-    flags.add_reading(parser)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -62,12 +59,8 @@ def main(arguments: argparse.Namespace) -> int:
     )
     if arguments.output is not None:
         found.write_report(arguments.output, overwrite=arguments.force)
-    if arguments.json:
-        flags.print_json(found.to_dict())
-    else:
-        print(found.summary())
-        if arguments.output is not None:
-            print(f"Written to {arguments.output}")
+    written = "" if arguments.output is None else f"\nWritten to {arguments.output}"
+    flags.answer(arguments, found.to_dict(), f"{found.summary()}{written}")
     return 0 if found.reached else 2
 
 

@@ -24,7 +24,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     flags.add_test(flags.add_data(parser, "prune_booster", ROWS))
     output.add_output(parser, "pruned")
     flags.add_options(parser.add_argument_group("search"), "prune_booster", flags.SEARCH)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -52,13 +51,9 @@ def main(arguments: argparse.Namespace) -> int:
         folder / REPORT, lambda budget: render_report(inner, X_test, (), budget), report_seconds
     ):
         written.append(REPORT)
-    if arguments.json:
-        flags.print_json(describe(result, folder, evaluation))
-    else:
-        print(summary(result))
-        if evaluation is not None:
-            print(evaluated(evaluation))
-        print(f"Written to {folder}: {', '.join(sorted(written))}")
+    tested = [] if evaluation is None else [evaluated(evaluation)]
+    lines = [summary(result), *tested, f"Written to {folder}: {', '.join(sorted(written))}"]
+    flags.answer(arguments, describe(result, folder, evaluation), "\n".join(lines))
     code = exit_code(result)
     measured.require(folder)
     return code

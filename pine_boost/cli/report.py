@@ -25,8 +25,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="FILE", help="Rows for coverage and speed; for a compression its validation rows."
     )
     parser.add_argument("--label", metavar="COLUMN", help="Column of the data to leave out.")
-    flags.add_reading(parser)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -48,10 +46,8 @@ def main(arguments: argparse.Namespace) -> int:
         with clear_errors(path):
             write_file(path, page.encode())
         written.append(str(path))
-        if not arguments.json:
-            print(f"Written to {path}")
-    if arguments.json:
-        flags.print_json({"report": written[0] if len(written) == 1 else written})
+    document = {"report": written[0] if len(written) == 1 else written}
+    flags.answer(arguments, document, "\n".join(f"Written to {path}" for path in written))
     return 0
 
 

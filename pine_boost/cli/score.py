@@ -26,8 +26,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         "--backend", default="native", choices=("native", "kernel"), help="Engine that predicts (default: native)."
     )
     flags.add_switch(parser, "--proba", "Write the probabilities of the original model too.")
-    flags.add_reading(parser)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -64,11 +62,7 @@ def main(arguments: argparse.Namespace) -> int:
         target = Path(arguments.output)
         with clear_errors(target):
             write_file(target, _csv(list(columns), list(zip(*columns.values(), strict=True))))
-    if arguments.json:
-        flags.print_json({**facts, **columns})
-        return 0
-    print(said)
-    print(manifest["claim"])
+    flags.answer(arguments, {**facts, **columns}, f"{said}\n{manifest['claim']}")
     return 0
 
 

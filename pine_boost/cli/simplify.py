@@ -19,7 +19,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     flags.add_model(parser)
     output.add_target(parser, "FILE", "The model file to write.")
     flags.add_options(parser, "simplify", ["fold_constants"])
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -37,13 +36,14 @@ def main(arguments: argparse.Namespace) -> int:
     with clear_errors(target):
         write_file(target, contents)
     size = source.stat().st_size
-    if arguments.json:
-        names = {entry.name for entry in fields(result)} - {"model", "original", "simplified"}
-        facts = {name: getattr(result, name) for name in sorted(names)}
-        flags.print_json(facts | {"bytes_before": size, "bytes_after": len(contents), "output": str(target)})
-    else:
-        print(result.summary().replace("fold_constants=True", "--fold-constants"))
-        print(f"Written to {target} ({size} -> {len(contents)} bytes)")
+    names = {entry.name for entry in fields(result)} - {"model", "original", "simplified"}
+    facts = {name: getattr(result, name) for name in sorted(names)}
+    summary = result.summary().replace("fold_constants=True", "--fold-constants")
+    flags.answer(
+        arguments,
+        facts | {"bytes_before": size, "bytes_after": len(contents), "output": str(target)},
+        f"{summary}\nWritten to {target} ({size} -> {len(contents)} bytes)",
+    )
     return 0
 
 

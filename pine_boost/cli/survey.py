@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from pine_boost.cli import flags
+from pine_boost.cli import flags, output
 
 EXAMPLES = """examples:
   pine-boost survey model.json --fit train.csv --look some_holdout.csv
@@ -19,10 +19,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     flags.add_model(parser)
     flags.add_data(parser, "survey", ("X_fit", "X_look"))
-    parser.add_argument("-o", "--output", metavar="FILE.json", help="File to write the survey to.")
-    flags.add_switch(parser, "--force", "Replace FILE.json if it exists.")
+    output.add_target(parser, "FILE.json", "File to write the survey to.", required=False)
     flags.add_options(parser, "survey", _OPTIONS)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -40,12 +38,10 @@ def main(arguments: argparse.Namespace) -> int:
         found = survey(given.source, fit.X, look.X, callback=progress, **options)
     if arguments.output is not None:
         found.save(arguments.output)
-    offers = [replace(offer, command=with_files(offer.command, arguments)) for offer in found.offers]
-    if arguments.json:
-        shown = replace(found, offers=tuple(offers))
-        flags.print_json({"offers": shown.table(), "n_look": found.n_look, "seconds": found.seconds})
-    else:
-        print(replace(found, offers=tuple(replace(offer, call=offer.command) for offer in offers)).summary())
+    offers = tuple(replace(offer, command=with_files(offer.command, arguments)) for offer in found.offers)
+    document = {"offers": replace(found, offers=offers).table(), "n_look": found.n_look, "seconds": found.seconds}
+    shown = replace(found, offers=tuple(replace(offer, call=offer.command) for offer in offers))
+    flags.answer(arguments, document, shown.summary())
     return 0
 
 

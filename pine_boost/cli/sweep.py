@@ -24,7 +24,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     flags.add_test(flags.add_data(parser, "sweep", ROWS))
     output.add_output(parser, "sweep")
     flags.add_options(parser.add_argument_group("search"), "sweep", _SEARCH)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -53,11 +52,8 @@ def main(arguments: argparse.Namespace) -> int:
             inner = getattr(result, "inner", result)  # the page is about the ensemble
             render = partial(render_report, inner, X_test, rows)
             output.write_report(folder / _place(result) / REPORT, render, report_seconds / len(swept))
-    if arguments.json:
-        flags.print_json({"seconds": swept.seconds, "folder": str(folder), "table": rows})
-    else:
-        print(swept)
-        print(f"Written to {folder}: sweep.csv, sweep.json and a folder per alpha")
+    said = f"{swept}\nWritten to {folder}: sweep.csv, sweep.json and a folder per alpha"
+    flags.answer(arguments, {"seconds": swept.seconds, "folder": str(folder), "table": rows}, said)
     code = max(exit_code(result) for result in swept)
     missing = [alpha for alpha in alphas or () if alpha not in swept.alphas]
     if missing:

@@ -51,8 +51,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(
         parser, "--record", "Write the new proofs into the certificate if every question was proved twice."
     )
-    flags.add_reading(parser)
-    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -67,20 +65,20 @@ def main(arguments: argparse.Namespace) -> int:
     if given.joinpath("scorer.json").is_file():
         return _verify_scorer(arguments)
     places = result_folders(given) if given.is_dir() else (given,)
-    verdicts: dict[str, Any] = {}
-    codes = []
+    verdicts: dict[str, Verification] = {}
     for number, place in enumerate(places):
         left = None
         if arguments.time_limit is not None:
             spent = time.monotonic() - arguments.started
             left = max(arguments.time_limit - spent, 0.01) / (len(places) - number)
-        verdict = _verify(arguments, place, left)
-        codes.append(_CODES[verdict.agrees])
-        verdicts[place.name] = _describe(verdict)
-        if not arguments.json:
-            print(f"{place.name}: {verdict.summary()}" if len(places) > 1 else verdict.summary())
-    if arguments.json:
-        flags.print_json(verdicts if len(places) > 1 else next(iter(verdicts.values())))
+        verdicts[place.name] = verdict = _verify(arguments, place, left)
+        if len(places) > 1 and not arguments.json:  # a sweep takes its time
+            print(f"{place.name}: {verdict.summary()}")
+    codes = [_CODES[verdict.agrees] for verdict in verdicts.values()]
+    if len(places) == 1:
+        flags.answer(arguments, _describe(verdict), verdict.summary())
+    elif arguments.json:
+        flags.answer(arguments, {name: _describe(verdict) for name, verdict in verdicts.items()}, "")
     return 1 if 1 in codes else max(codes)
 
 
@@ -100,10 +98,7 @@ def _verify_scorer(arguments: argparse.Namespace) -> int:
         )
         X_val = flags.read_rows(arguments.val, original)
     verdict = verify_scorer(arguments.original, arguments.pruned, X_val, trust_pickle=arguments.trust_pickle)
-    if arguments.json:
-        flags.print_json(asdict(verdict))
-    else:
-        print(verdict.summary())
+    flags.answer(arguments, asdict(verdict), verdict.summary())
     return 0 if verdict.agrees else 1
 
 
@@ -135,10 +130,7 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
     )
     if original.is_wrapped:
         verdict = replace(verdict, remarks=(*verdict.remarks, original.remark))
-    if arguments.json:
-        flags.print_json(asdict(verdict))
-    else:
-        print(verdict.summary())
+    flags.answer(arguments, asdict(verdict), verdict.summary())
     return 0 if verdict.agrees else 1
 
 
