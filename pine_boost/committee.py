@@ -38,6 +38,7 @@ from pine_boost.compression.validation import undominated, write
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.files import write_folder
 from pine_boost.model.forest import BoolArray
+from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, CompressOptions, counted
 from pine_boost.parsers import pickled
 from pine_boost.pipelines.given import GivenModel, read_given
@@ -166,7 +167,8 @@ def _pair_around(pair: Any, member: Any) -> Any:
     return _with(pair, estimator=member)
 
 
-@dataclass(frozen=True, eq=False)
+@displayed
+@dataclass(frozen=True, eq=False, repr=False)
 class CommitteeResult:
     """A smaller model that averages several ensembles, and the test of the whole.
 
@@ -233,12 +235,6 @@ class CommitteeResult:
             lines.append(bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence) + ".")
         lines.append(f"{counted(len(self.tested), 'size')} tested, {self.seconds:.1f} s.")
         return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def __repr__(self) -> str:
-        return f"<CommitteeResult {self.headline()}>"
 
     def evaluate(self, X: Any) -> float:
         """Share of rows of your own that keep their class; use rows that were not part of X_val."""

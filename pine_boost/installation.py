@@ -34,7 +34,7 @@ from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import predict_classes, predict_margins
-from pine_boost.notebooks import table_html
+from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import counted
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import LIBRARIES, TESTED_VERSIONS, traits_of
@@ -70,6 +70,7 @@ class Check:
     text: str
 
 
+@displayed
 @dataclass(frozen=True)
 class Installation:
     """What was checked on this machine.
@@ -108,9 +109,6 @@ class Installation:
         width = max(len(check.name) for check in self.checks)
         lines = [f"{_word(check):<7} {check.name:<{width}}  {check.text}" for check in self.checks]
         return "\n".join([self.platform, ", ".join(found), *lines, f"{self.verdict} ({self.seconds:.1f} s)"])
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def _repr_html_(self) -> str:
         """The checks as a table, for notebooks."""

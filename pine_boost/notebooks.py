@@ -1,15 +1,38 @@
-"""Results as HTML for notebooks, and an updating line of text in the output of a cell."""
+"""How results are shown: as text, as HTML in notebooks, and an updating line of text in the output of a cell."""
 
 from __future__ import annotations
 
 import html
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
+_Kind = TypeVar("_Kind", bound=type)
 _NUMBER = ' style="text-align:right;white-space:nowrap"'
 _TEXT = ' style="text-align:left"'
+
+
+def displayed(kind: _Kind) -> _Kind:
+    """Print a result as its ``summary()``; notebooks show its ``claim`` below, ``repr`` the first line.
+
+    What the class defines itself stays.
+    """
+    defaults: dict[str, Callable[[Any], str]] = {
+        "__str__": lambda result: str(result.summary()),
+        "__repr__": lambda result: f"<{kind.__name__} {str(result).splitlines()[0]}>",
+        "_repr_html_": lambda result: text_html(str(result), getattr(result, "claim", "")),
+    }
+    for name, show in defaults.items():
+        if name not in vars(kind):
+            setattr(kind, name, show)
+    return kind
+
+
+def aligned(figures: Sequence[tuple[str, str]]) -> str:
+    """Names and figures as lines of text with the figures in one column."""
+    width = max(len(name) for name, _ in figures)
+    return "\n".join(f"{name:<{width}}  {figure}" for name, figure in figures)
 
 
 def text_html(text: str, exact: str = "") -> str:

@@ -29,6 +29,7 @@ from pine_boost.model.digits import decimals_down, percent_down, percent_up
 from pine_boost.model.forest import BoolArray, FloatArray, Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import asked_in_chunks, predict_classes, predict_margins
+from pine_boost.notebooks import aligned, displayed, table_html
 from pine_boost.options import is_real, option_of
 from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import band_of
@@ -80,6 +81,7 @@ class ComparedRow:
     difference: float | None
 
 
+@displayed
 @dataclass(frozen=True)
 class ModelComparison:
     """What `compare_models` measured.
@@ -151,22 +153,14 @@ class ModelComparison:
 
     def summary(self) -> str:
         """A few readable lines."""
-        figures = self._figures()
-        width = max(len(name) for name, _ in figures)
-        lines = [f"{name:<{width}}  {figure}" for name, figure in figures]
+        lines = [aligned(self._figures())]
         lowest = sorted((s for s in self.segments if s.n_changed), key=lambda segment: segment.bound)[:5]
         lines += [f"Segment {s.name}: {s.n_changed} of {s.n_rows} rows changed." for s in lowest]
         return "\n".join([*lines, self.claim])
 
-    def __str__(self) -> str:
-        return self.summary()
-
     def _repr_html_(self) -> str:
         """The claim and the figures, for notebooks."""
-        from markupsafe import escape
-
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(figure)}</td></tr>" for name, figure in self._figures())
-        return f"<p>{escape(self.claim)}</p><table>{rows}</table>"
+        return table_html((), self._figures(), self.claim)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""

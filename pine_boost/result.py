@@ -21,7 +21,7 @@ from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.synthetic_rows import work_in_words
 from pine_boost.native.predict import predict_classes
-from pine_boost.notebooks import table_html, text_html
+from pine_boost.notebooks import aligned, displayed, table_html
 from pine_boost.options import counted, plural
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.conformal import Coverage
@@ -43,6 +43,7 @@ class Absent:
         raise InvalidInputError(self._remedy)
 
 
+@displayed
 @dataclass(frozen=True, eq=False, repr=False)
 class PruneResult:
     """A pruned model and its certificate.
@@ -191,15 +192,9 @@ class PruneResult:
         lines += [first, *(f"- {step}" for step in steps)] if steps else []
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.summary()
-
     def __repr__(self) -> str:
         c = self.certificate
         return f"<PruneResult {c.status}: {c.trees_before} -> {c.trees_after} trees, alpha={c.alpha:g}>"
-
-    def _repr_html_(self) -> str:
-        return text_html(self.summary(), self.claim)
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Compare both native models on your own rows.
@@ -345,9 +340,7 @@ class Evaluation:
         return figures
 
     def __str__(self) -> str:
-        figures = self._figures()
-        width = max(len(name) for name, _ in figures)
-        return "\n".join(f"{name:<{width}}  {figure}" for name, figure in figures)
+        return aligned(self._figures())
 
     def _repr_html_(self) -> str:
         """The table for notebooks."""

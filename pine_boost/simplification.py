@@ -23,7 +23,7 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.synthetic_rows import work_in_words
 from pine_boost.model.trimming import Trimming, trim, trimmed_forest
 from pine_boost.native.predict import original_bytes
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.layers import peel
@@ -32,7 +32,8 @@ from pine_boost.pipelines.layers import peel
 _REPLAYED_ROWS = 64
 
 
-@dataclass(frozen=True, eq=False)
+@displayed
+@dataclass(frozen=True, eq=False, repr=False)
 class SimplifyResult:
     """A simplified model and what was left out of it.
 
@@ -89,15 +90,6 @@ class SimplifyResult:
             f"{margins_claim(self.exact, self.bound)}\n"
             f"{work_in_words(self.original.forest, self.simplified.forest)}"
         )
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def __repr__(self) -> str:
-        return f"<SimplifyResult {self.summary().splitlines()[0]}>"
-
-    def _repr_html_(self) -> str:
-        return text_html(self.summary())
 
 
 def simplify(model: Any, *, fold_constants: bool = False, trust_pickle: bool = False) -> SimplifyResult:

@@ -32,7 +32,7 @@ from pine_boost.errors import PineBoostError
 from pine_boost.files import clear_errors, path_of, write_file
 from pine_boost.json_fields import write_document
 from pine_boost.model.forest import Model
-from pine_boost.notebooks import table_html
+from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
@@ -394,6 +394,7 @@ class Offer:
         return f"{self.promise} ({self.note})" if self.note else self.promise
 
 
+@displayed
 @dataclass(frozen=True, eq=False, repr=False)
 class Survey:
     """What can be had for one model; figures are estimates.
@@ -460,9 +461,6 @@ class Survey:
             f"rows; spent=survey (on the command line --spent with the saved survey) refuses these. "
             f"({self.seconds:.0f} s)"
         )
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def __repr__(self) -> str:
         return self.summary()

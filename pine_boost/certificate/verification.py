@@ -30,7 +30,7 @@ from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest, Model, PrunedForest
 from pine_boost.model.routing import route
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.options import SCORE_NAMES
 from pine_boost.proof.boxes.branch_and_bound import prove_in_boxes
 from pine_boost.proof.cpsat.prover import Prover
@@ -84,6 +84,7 @@ class Counterexample:
     native: bool
 
 
+@displayed
 @dataclass(frozen=True, eq=False, repr=False)
 class Verification:
     """What came of proving a certificate again.
@@ -156,15 +157,6 @@ class Verification:
         new = [QuestionProof(p.question.name, p.method) for p in self.proofs]
         added = tuple(proof for proof in new if proof not in certificate.proofs)
         return replace(certificate, proofs=certificate.proofs + added)
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        return text_html(self.summary())
-
-    def __repr__(self) -> str:
-        return f"<Verification {self.summary().splitlines()[0]}>"
 
 
 def prove_again(

@@ -50,7 +50,7 @@ from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
 from pine_boost.model.synthetic_rows import work_line
 from pine_boost.native.predict import original_bytes
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.options import CompressOptions, counted
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import warn_if_untested
@@ -58,7 +58,8 @@ from pine_boost.result import model_file
 from pine_boost.tables.schema import schema_of
 
 
-@dataclass(frozen=True, eq=False)
+@displayed
+@dataclass(frozen=True, eq=False, repr=False)
 class CompressResult:
     """A smaller model and the record of its test.
 
@@ -148,12 +149,6 @@ class CompressResult:
         lines.append(f"{counted(len(r.path), 'size')} tested, {r.seconds:.1f} s{ended}.")
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        return text_html(self.summary(), self.claim)
-
     def headline(self) -> str:
         """One line: the status and what is gone."""
         r = self.record
@@ -163,9 +158,6 @@ class CompressResult:
             f"{r.status}: {r.trees_before} -> {r.trees_after} trees, {r.leaves_before} -> {r.leaves_after} leaves "
             f"({saved})"
         )
-
-    def __repr__(self) -> str:
-        return f"<CompressResult {self.headline()}>"
 
     def path_table(self) -> list[dict[str, Any]]:
         """The tested sizes as rows for a DataFrame or a CSV file."""

@@ -26,7 +26,7 @@ from pine_boost.model.forest import Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.native.child_process import try_in_child
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.options import CompressOptions
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import warn_if_untested
@@ -56,6 +56,7 @@ _FIXED = "fidelity, max_loss, loss, confidence, tolerance"
 _SAME_BET = 1e-6  # relative: e-values of native probabilities that differ in their last digits
 
 
+@displayed
 @dataclass(frozen=True)
 class CompressionVerification:
     """What came of counting again.
@@ -93,12 +94,6 @@ class CompressionVerification:
             head = "AGREES: every number that is not listed as taken on trust was found again"
         counted = bound_in_words(self.status, self.bound, self.n_changed, self.n_rows, self.confidence)
         return "\n".join([f"{head} ({self.seconds:.1f} s).", f"{counted}.", *self.remarks])
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        return text_html(self.summary())
 
 
 def verify_compression(

@@ -29,7 +29,7 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoo
 from pine_boost.files import UNFINISHED, clear_errors, require_writable, write_file, write_folder
 from pine_boost.fleet.jobs import FILES, SUMMARY_CSV, SUMMARY_HTML, TABLES, Job, absolute_files, check_jobs, read_jobs
 from pine_boost.json_fields import FieldError, parse
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.options import counted, fleet_options, option_of
 from pine_boost.report.pages import beginning_of, render
 from pine_boost.scoring.scorer_folder import scorer_files
@@ -99,6 +99,7 @@ class Row:
 _STARTS = {SUMMARY_CSV: ",".join(entry.name for entry in fields(Row)).encode(), SUMMARY_HTML: beginning_of("Fleet: ")}
 
 
+@displayed
 @dataclass(frozen=True)
 class FleetResult:
     """All rows of a fleet, failures first.
@@ -128,12 +129,6 @@ class FleetResult:
         listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         again = sum(row.done_before for row in self.rows)
         return f"{counted(len(self.rows), 'job')}: {listed}{f' ({again} done before)' if again else ''}"
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        return text_html(self.summary())
 
 
 def run_fleet(

@@ -13,7 +13,7 @@ import numpy as np
 from pine_boost.certificate.claims import beyond_claim, covered_claim
 from pine_boost.errors import InvalidInputError
 from pine_boost.monitoring.region_monitor import require_region
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.options import require_level
 from pine_boost.pipelines.wrapped_result import PreparedRegion
 from pine_boost.region.conformal import calibrate
@@ -21,6 +21,7 @@ from pine_boost.region.region import Region
 from pine_boost.tables.matrix import to_matrix
 
 
+@displayed
 @dataclass(frozen=True, eq=False)
 class Recalibrated:
     """A recalibrated region.
@@ -48,9 +49,6 @@ class Recalibrated:
 
     def __str__(self) -> str:
         return self.text
-
-    def _repr_html_(self) -> str:
-        return text_html(self.text)
 
 
 def recalibrate(

@@ -14,7 +14,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.states import States
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.options import require_share
 from pine_boost.pipelines.wrapped_result import PreparedRegion
 from pine_boost.region.conformal import Coverage, coverage_floor
@@ -51,6 +51,7 @@ class Batch:
     evidence: float = 1.0
 
 
+@displayed
 @dataclass(frozen=True)
 class MonitorStatus:
     """The status after a batch.
@@ -100,9 +101,6 @@ class MonitorStatus:
             lines.append("costs more than fitted:")
             lines += [f"  {drift}" for drift in self.drifted]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
 
 
 def require_region(region: Any, what: str) -> None:

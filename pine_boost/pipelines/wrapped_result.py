@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.certificate.claims import BEFORE_CALIBRATION
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.parsers import pickled
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.explanation import Explanation
@@ -70,6 +70,7 @@ class PreparedRegion:
         return X if self.prepare is None else self.prepare(X)
 
 
+@displayed
 @dataclass(frozen=True, eq=False)
 class WrappedResult:
     """A result about a Pipeline, or about a model with thresholds or calibration around it.
@@ -95,18 +96,12 @@ class WrappedResult:
             raise AttributeError(name)
         return getattr(self.inner, name)
 
-    def __str__(self) -> str:
-        return self.summary()
-
     def summary(self) -> str:
         """Return the summary of the inner result, and which model's probabilities it refers to."""
         text = str(self.inner)
         found = getattr(self.inner, "certificate", None) or getattr(self.inner, "record", None)
         is_moved = self.wrapper.calibrates and bool(getattr(found, "probability_shift", None))
         return f"{text}\n{BEFORE_CALIBRATION}" if is_moved else text
-
-    def _repr_html_(self) -> str:
-        return text_html(self.summary(), getattr(self.inner, "claim", ""))
 
     @property
     def region(self) -> PreparedRegion:

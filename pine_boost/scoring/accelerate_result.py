@@ -17,7 +17,7 @@ from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_wor
 from pine_boost.compression.record import Segment
 from pine_boost.compression.segments import segments_in_words
 from pine_boost.model.forest import Model
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed
 from pine_boost.options import counted
 from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.scorer_folder import scorer_files, write_scorer
@@ -25,7 +25,8 @@ from pine_boost.scoring.scorer_folder import scorer_files, write_scorer
 _ALL_TREES = "predict_proba and decision_function evaluate all trees: they are those of the model itself."
 
 
-@dataclass(frozen=True, eq=False)
+@displayed
+@dataclass(frozen=True, eq=False, repr=False)
 class AccelerateResult:
     """A fast scorer and the statement that holds for it.
 
@@ -139,15 +140,6 @@ class AccelerateResult:
             *segments_in_words(segments, tested["confidence"] if self.status == VALIDATED else None),
             *(() if "compressed_digest" in tested else (_ALL_TREES,)),
         ]
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def __repr__(self) -> str:
-        return f"<AccelerateResult {self.headline()}>"
-
-    def _repr_html_(self) -> str:
-        return text_html(self.summary(), self.claim)
 
 
 def _best_times(calls: Sequence[Callable[[Any], Any]], table: Any, seconds: float = 0.3) -> list[float]:

@@ -23,7 +23,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Forest, Model
-from pine_boost.notebooks import text_html
+from pine_boost.notebooks import displayed, text_html
 from pine_boost.options import counted
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.parsers.traits import warn_if_untested
@@ -59,6 +59,7 @@ _OF_THE_TABLE = (
 )
 
 
+@displayed
 @dataclass(frozen=True)
 class ScorerVerification:
     """Whether a scorer is what its manifest claims.
@@ -102,11 +103,8 @@ class ScorerVerification:
             head = f"Proved again: the exits of {counted(self.n_stages, 'stage')}."
         return f"{head}\n{self.claim}\nTaken on trust: {'; '.join(self.trusted)}.\n{self.seconds:.2f} s."
 
-    def __str__(self) -> str:
-        return self.summary()
-
     def _repr_html_(self) -> str:
-        return text_html(self.summary())
+        return text_html(self.summary())  # without the claim, which may be false
 
 
 def verify_scorer(
