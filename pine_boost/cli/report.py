@@ -53,14 +53,20 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
     from pine_boost.certificate.saved import SWEEP_JSON, read_saved, read_table
-    from pine_boost.report.prune_report import render_folder_report
+    from pine_boost.native.child_process import try_in_child
+    from pine_boost.report.prune_report import render_report
+    from pine_boost.result import PruneResult
 
     saved = read_saved(folder)
     given, X = _original(arguments, saved.certificate.thresholds, saved.region.schema)
     original = None if given is None else given.wrapper.inner
     beside = folder.resolve().parent / SWEEP_JSON  # the folder may belong to a sweep
     curve = read_table(beside) if beside.is_file() else []
-    return render_folder_report(folder, original, X, curve, trust_pickle=arguments.trust_pickle)
+    result = PruneResult.load(folder, original, trust_pickle=arguments.trust_pickle)
+    if original is not None:
+        for model in (result.original, result.pruned):
+            try_in_child(model)  # both are timed natively
+    return render_report(result, X, curve)
 
 
 def _compression(arguments: argparse.Namespace, folder: Path) -> str:

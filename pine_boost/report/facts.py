@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pine_boost.budget import SHARES, Budget, Step
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import without_twins
-from pine_boost.model.forest import FloatArray, Forest, Model
+from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import load_native, predict_classes
@@ -27,6 +27,7 @@ from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
 from pine_boost.report.measure import Size, Speed, measure_sizes, measure_speeds, one_thread
 from pine_boost.report.outside import OutsideInput, find_outside
+from pine_boost.result import Absent, PruneResult
 from pine_boost.tables.matrix import to_matrix
 
 _MOST_MARGINS = 2000
@@ -91,54 +92,43 @@ class Facts:
     spent: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """What a report is about; ``original`` is None if only a folder is available."""
-
-    certificate: Certificate
-    region: Region
-    pruned: Model
-    original: Model | None
-    states: npt.NDArray[Any]
-    history: Sequence[tuple[float, int]] = ()
-    once: Sequence[tuple[float, int]] = ()
-
-
-def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], budget: Budget) -> Facts:
-    """Measure what can be measured in the available time."""
-    known = _known(subject, curve)
-    original, region = subject.original, subject.region
-    if original is None:
+def gather(result: PruneResult, X: Any, curve: Sequence[Mapping[str, Any]], budget: Budget) -> Facts:
+    """Measure what can be measured in the available time; a result that was read from a folder may lack parts."""
+    known = _known(result, curve)
+    original, region = result.original, result.region
+    if isinstance(original, Absent):
         why = "Not measured: the original is not available."
         return replace(known, speed_note=why, outside_note="Not searched for: the original is not available.")
     given = X is not None and len(region.states(X)) > 0
-    matrix = to_matrix(X, region.schema) if given else region.space.representative(subject.states)
+    matrix = to_matrix(X, region.schema) if given else region.space.representative(result.points)
     matrix = matrix[np.isfinite(np.nan_to_num(matrix, nan=0.0)).all(axis=1)]
     spent: dict[str, float] = {}
     part = partial(_part, budget, known.certificate.trees_after, spent)
     with part("sizes, coverage and margins"):
         facts = replace(
             known,
-            sizes=measure_sizes(original, subject.pruned),
+            sizes=measure_sizes(original, result.pruned),
             coverage=region.coverage(X, model=original.forest) if given else None,
-            margins=_margins(subject, original, matrix),
+            margins=_margins(result, matrix),
         )
     try:
         with one_thread():
-            facts = _native(replace(subject, original=original), X if given else None, matrix, facts, budget, part)
+            facts = _native(result, X if given else None, matrix, facts, budget, part)
     except ImportError:  # only predicting needs the native library
         why = f"{original.forest.library} is not installed."
         facts = replace(facts, speed_note=f"Not measured: {why}", outside_note=f"Not searched for: {why}")
     return replace(facts, spent=spent)
 
 
-def _known(subject: Subject, curve: Sequence[Mapping[str, Any]]) -> Facts:
+def _known(result: PruneResult, curve: Sequence[Mapping[str, Any]]) -> Facts:
     """What follows from the certificate and the region alone."""
-    c, region = subject.certificate, subject.region
+    c, region = result.certificate, result.region
+    history = () if isinstance(result.search, Absent) else result.search.history
+    once, twice = (tuple((at.seconds, at.units) for at in history if at.proofs == proofs) for proofs in (1, 2))
     scale = 1 if region.score_tables is None else region.score_tables.scale
     return Facts(
         certificate=c,
-        model_kind=(subject.original or subject.pruned).kind,
+        model_kind=(result.pruned if isinstance(result.original, Absent) else result.original).kind,
         sizes=(
             Size("Trees", c.trees_before, c.trees_after, False),
             Size("Leaves", c.leaves_before, c.leaves_after, False),
@@ -147,8 +137,8 @@ def _known(subject: Subject, curve: Sequence[Mapping[str, Any]]) -> Facts:
         scores=region.calibration / scale if region.nesting is None else np.zeros(0),
         tau=None if region.tau is None else region.tau / scale,
         score_unit=score_unit(region),
-        history=tuple(subject.history),
-        once=tuple(subject.once),
+        history=twice,
+        once=once,
         curve=curve,
     )
 
@@ -170,7 +160,7 @@ def _part(budget: Budget, trees: int, spent: dict[str, float], name: str) -> Ite
 
 
 def _native(
-    subject: Subject,
+    result: PruneResult,
     X: Any,
     matrix: FloatArray,
     facts: Facts,
@@ -178,14 +168,12 @@ def _native(
     part: Callable[[str], AbstractContextManager[None]],
 ) -> Facts:
     """Everything that needs the native libraries."""
-    original, region = subject.original, subject.region
-    assert original is not None
-    is_original = subject.certificate.grid < 0
-    is_unchanged = is_original and not without_twins(subject.certificate)
+    is_original = result.certificate.grid < 0
+    is_unchanged = is_original and not without_twins(result.certificate)
     if is_unchanged and X is None:
         return replace(facts, speed_note=_UNCHANGED)
     # loaded once, instead of for every prediction
-    before, after = (replace(model, native=load_native(model)) for model in (original, subject.pruned))
+    before, after = (replace(model, native=load_native(model)) for model in (result.original, result.pruned))
     if X is not None:
         with part("fidelity"):
             same = predict_classes(before, X) == predict_classes(after, X)
@@ -206,29 +194,29 @@ def _native(
         return replace(facts, outside_note="Not searched for: the time for the report was over.")
     with part("inputs outside the region"):
         rows = matrix if X is not None else None
-        states = subject.states if len(subject.states) else region.space.states(matrix)
-        found = find_outside(before, after, region, states, rows, budget=budget)
+        states = result.points if len(result.points) else result.region.space.states(matrix)
+        found = find_outside(before, after, result.region, states, rows, budget=budget)
         return replace(facts, outside=found)
 
 
-def _margins(subject: Subject, original: Model, matrix: FloatArray) -> Margins | None:
+def _margins(result: PruneResult, matrix: FloatArray) -> Margins | None:
     """Signed distances of rows from the decision boundary in both models."""
-    if len(matrix) == 0 or subject.certificate.grid < 0:
+    if len(matrix) == 0 or result.certificate.grid < 0:
         return None
     keep = np.linspace(0, len(matrix) - 1, min(len(matrix), _MOST_MARGINS)).astype(int)
     matrix = matrix[keep]
-    before, after = (_float_margins(model.forest, matrix) for model in (original, subject.pruned))
-    inside = subject.region.tables.contains(subject.region.space.states(matrix))
-    if original.forest.n_outputs == 1:
-        cuts = np.asarray(original.forest.decision.cuts)
+    before, after = (_float_margins(model.forest, matrix) for model in (result.original, result.pruned))
+    inside = result.region.tables.contains(result.region.space.states(matrix))
+    if result.original.forest.n_outputs == 1:
+        cuts = np.asarray(result.original.forest.decision.cuts)
         nearest = np.abs(before - cuts[None, :]).argmin(axis=1)
-        own = np.asarray(subject.pruned.forest.decision.cuts)
+        own = np.asarray(result.pruned.forest.decision.cuts)
         signed = before[:, 0] - cuts[nearest], after[:, 0] - own[nearest]
     else:
         best = before.argmax(axis=1)
         signed = _lead(before, best), _lead(after, best)
-    if subject.region.delta is not None:
-        inside = inside & (np.abs(signed[0]) >= subject.region.delta)
+    if result.region.delta is not None:
+        inside = inside & (np.abs(signed[0]) >= result.region.delta)
     return Margins(signed[0], signed[1], inside)
 
 

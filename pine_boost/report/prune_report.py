@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from pine_boost.budget import Budget
 from pine_boost.certificate.certificate import Certificate
@@ -21,15 +18,13 @@ from pine_boost.certificate.claims import (
     speaks_of_everything,
     without_twins,
 )
-from pine_boost.certificate.saved import read_named, read_saved
 from pine_boost.model.digits import percent_down, percent_up
-from pine_boost.native.child_process import try_in_child
 from pine_boost.options import plural
 from pine_boost.report.charts import draw_calibration, draw_history, draw_margins, draw_tradeoff
-from pine_boost.report.facts import Facts, Subject, gather
+from pine_boost.report.facts import Facts, gather
 from pine_boost.report.measure import REPEATS, Size
 from pine_boost.report.pages import render
-from pine_boost.result import Absent, PruneResult
+from pine_boost.result import PruneResult
 
 
 def render_report(
@@ -40,6 +35,8 @@ def render_report(
     Parameters
     ----------
     result : PruneResult
+        Also one that `PruneResult.load` read. Without the original, the sizes before pruning are
+        those of the certificate, and neither speed nor inputs outside the region are shown.
     X : table, optional
         Rows for coverage and speed, best such that nothing was fitted on. Without them speed is
         measured on the points of the search.
@@ -54,63 +51,7 @@ def render_report(
     str
         One self-contained page.
     """
-    history = () if isinstance(result.search, Absent) else result.search.history
-    once, twice = ([(at.seconds, at.units) for at in history if at.proofs == proofs] for proofs in (1, 2))
-    subject = Subject(
-        result.certificate,
-        result.region,
-        result.pruned,
-        None if isinstance(result.original, Absent) else result.original,
-        result.points,
-        twice,
-        once,
-    )
-    return render_page(gather(subject, X, curve, budget or Budget()))
-
-
-def render_folder_report(
-    folder: str | os.PathLike[str],
-    original: Any = None,
-    X: Any = None,
-    curve: Sequence[Mapping[str, Any]] = (),
-    *,
-    trust_pickle: bool = False,
-    budget: Budget | None = None,
-) -> str:
-    """The report of a folder that `PruneResult.save` wrote.
-
-    Parameters
-    ----------
-    folder : path
-        With certificate.json, region.json and the model file.
-    original : model, path or bytes, optional
-        The model before pruning. Without it the sizes before pruning are those of the certificate,
-        and neither speed nor inputs outside the region are shown.
-    X : table, optional
-        Rows for coverage and speed, and to start the search for inputs outside the region from.
-    curve : sequence of mapping
-    trust_pickle : bool
-        As in `PruneResult.load`.
-    budget : Budget, optional
-        As in `render_report`.
-
-    Raises
-    ------
-    InvalidInputError, CertificateMismatch
-        As in `PruneResult.load`.
-    """
-    parts = read_saved(folder)
-    certificate, region = parts.certificate, parts.region
-    pruned = read_named(parts.model, certificate, certificate.pruned_digest, trust_pickle)
-    before = None
-    if original is not None:
-        before = read_named(original, certificate, certificate.original_digest, trust_pickle)
-        for model in (before, pruned):
-            try_in_child(model)  # both are timed natively
-    n_features = region.space.n_features
-    states = np.zeros((0, n_features), np.int32) if X is None else region.states(X)
-    subject = Subject(certificate, region, pruned, before, states)
-    return render_page(gather(subject, X, curve, budget or Budget()))
+    return render_page(gather(result, X, curve, budget or Budget()))
 
 
 def render_page(facts: Facts) -> str:

@@ -13,9 +13,10 @@ import pytest
 from pine_boost import PruneResult, prune_booster
 from pine_boost.budget import Budget
 from pine_boost.report.charts import draw_calibration, draw_history, draw_margins, round_ticks
-from pine_boost.report.facts import Subject, gather
+from pine_boost.report.facts import gather
 from pine_boost.report.pages import style
 from pine_boost.report.prune_report import render_page, render_report
+from pine_boost.result import Absent
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -32,10 +33,6 @@ def result() -> tuple[PruneResult, Any]:
     pruned = prune_booster(model.fit(X[:250], y[:250]), X[:250], X[250:450], alpha=0.3)
     assert pruned.certificate.grid >= 0
     return pruned, X[450:]
-
-
-def _subject(result: PruneResult) -> Subject:
-    return Subject(result.certificate, result.region, result.pruned, result.original, result.points)
 
 
 def test_columns_of_the_calibration_end_at_tau_and_count_every_row() -> None:
@@ -64,7 +61,7 @@ def test_rows_whose_class_changed_lie_across_the_decision() -> None:
 
 def test_margins_of_the_page_are_those_of_the_models(result: tuple[PruneResult, Any]) -> None:
     pruned, X = result
-    facts = gather(_subject(pruned), X, (), Budget())
+    facts = gather(pruned, X, (), Budget())
     assert facts.margins is not None
     native = pruned.original.native.decision_function(X)
     assert np.allclose(facts.margins.before, native)
@@ -82,7 +79,7 @@ def test_margins_of_several_classes_are_leads_over_the_best_rival() -> None:
     pruned = prune_booster(model.fit(X[:70], y[:70]), X[:70], X[70:130], alpha=0.3)
     if pruned.certificate.grid < 0:
         pytest.fail("nothing was pruned; take another model")
-    margins = gather(_subject(pruned), X[130:], (), Budget()).margins
+    margins = gather(pruned, X[130:], (), Budget()).margins
     assert margins is not None
     assert (margins.before >= 0).all()
     changed = model.predict(X[130:]) != pruned.model.predict(X[130:])
@@ -159,7 +156,8 @@ def test_a_model_that_stayed_says_why_its_speed_was_not_measured(result: tuple[P
 
 def test_without_an_original_only_what_the_folder_knows_is_shown(result: tuple[PruneResult, Any]) -> None:
     pruned, X = result
-    facts = gather(replace(_subject(pruned), original=None), X, (), Budget())
+    absent: Any = Absent("A folder does not hold it.")
+    facts = gather(replace(pruned, original=absent, search=absent), X, (), Budget())
     page = render_page(facts)
     assert page.count("<svg") == 1
     assert "Not measured: the original is not available." in page

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import CertificateMismatch, InvalidInputError, prune_booster, sweep
+from pine_boost import CertificateMismatch, InvalidInputError, PruneResult, prune_booster, sweep
 from pine_boost.certificate.claims import headline_of
 from pine_boost.native.predict import predict_classes
 from pine_boost.report.charts import draw_tradeoff
 from pine_boost.report.measure import file_contents, measure_sizes, measure_speeds
 from pine_boost.report.outside import find_outside
-from pine_boost.report.prune_report import render_folder_report, render_report
+from pine_boost.report.prune_report import render_report
 
 datasets = pytest.importorskip("sklearn.datasets")
 ensemble = pytest.importorskip("sklearn.ensemble")
@@ -172,22 +172,22 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
     model, X_fit, _, X_test = parts
     result = swept[0.6]
     folder = result.save(tmp_path / "out")
-    bare = render_folder_report(folder)
+    bare = render_report(PruneResult.load(folder))
     assert headline_of(result.certificate) in bare
     assert "the original is not available" in bare
-    full = render_folder_report(folder, model, X_test)
+    full = render_report(PruneResult.load(folder, model), X_test)
     assert "Rows per second" in full
     other = xgboost.XGBClassifier(n_estimators=3, max_depth=1, nthread=1)
     other.fit(X_fit, predict_classes(result.original, X_fit))
     with pytest.raises(CertificateMismatch, match="The original model given is not"):
-        render_folder_report(folder, other)
+        PruneResult.load(folder, other)
     (folder / "model.txt").write_text("tree\n")
-    assert render_folder_report(folder) == bare  # the certificate names the model it is about
+    assert render_report(PruneResult.load(folder)) == bare  # the certificate names the model it is about
     (folder / "model.json").rename(folder / "model.ubj")
     with pytest.raises(InvalidInputError, match="one model file"):
-        render_folder_report(folder)
+        render_report(PruneResult.load(folder))
     with pytest.raises(InvalidInputError, match="does not exist"):
-        render_folder_report(tmp_path)
+        render_report(PruneResult.load(tmp_path))
 
 
 def test_other_libraries_are_measured_too(parts: Any) -> None:
