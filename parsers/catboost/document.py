@@ -138,12 +138,19 @@ def _parse(contents: bytes, live: bool) -> dict[str, Any]:
         parsed = json.loads(
             contents,
             parse_float=float if live else as_loaded,
+            parse_int=_whole,
             parse_constant=_refuse_constant,
             object_pairs_hook=f.unique_keys,
         )
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise f.FieldError(f"it is not JSON ({str(error)[:200]})") from error
     return f.mapping(f.anything)(parsed, "the document")  # type: ignore[no-any-return]
+
+
+def _whole(text: str) -> int:
+    # an integer beyond float64 anywhere leaves CatBoost with an empty model
+    f.require(len(text) <= 20 and -(2**63) <= int(text) < 2**64, f"the integer {text[:40]} has more than 64 bits")
+    return int(text)
 
 
 def _numbers(length: int | None = None) -> f.Reader:
@@ -304,6 +311,7 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
         # the targets of CrossEntropy are probabilities, and it lists no names
         labels = section["class_names"] or ((0, 1) if n_outputs == 1 else ())
         fits = all(type(label) in _LABELS[kind] for label in labels) and len(set(labels)) == len(labels)
+        fits = fits and all(not isinstance(label, int) or label < 2**63 for label in labels)  # CatBoost: "bad type"
         f.require(fits and len(labels) == max(n_outputs, 2), "class_names do not fit the model")
         f.require(section["class_to_label"] == tuple(range(len(labels))), "class_to_label is not 0, 1, ...")
         labels = tuple(float(label) for label in labels) if kind == "Float" else labels

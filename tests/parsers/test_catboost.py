@@ -11,6 +11,7 @@ import pytest
 
 import pine_boost
 from pine_boost import InvalidInputError, UnsupportedModelError
+from pine_boost.errors import MalformedModelError
 from pine_boost.model.reference import native_margins
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import original_bytes, predict_classes, predict_margins
@@ -153,6 +154,14 @@ def test_an_xgboost_feature_may_have_a_name_from_catboost() -> None:
     model = XGBClassifier(n_estimators=2).fit(X, X["oblivious_trees"] > 9)
     contents = bytes(model.get_booster().save_raw("json"))
     assert read_model(contents).forest.feature_names == ("oblivious_trees",)
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64, 10**400, -(2**63) - 1])
+def test_integers_that_its_parser_does_not_hold_are_refused(number: int) -> None:
+    document = json.loads(native_json(built("cat binary")[0]))
+    document["model_info"]["class_params"]["class_names"][0] = number
+    with pytest.raises(MalformedModelError, match=r"class_names do not fit|more than 64 bits"):
+        read_model(json.dumps(document).encode())
 
 
 def test_a_file_is_loaded_in_a_child_process_first() -> None:
