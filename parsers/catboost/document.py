@@ -6,6 +6,7 @@ Everything the native loader would read is checked here; features other than num
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ LOSSES = (
     *("YetiRankPairwise", "QueryRMSE", "GroupQuantile", "QuerySoftMax", "QueryCrossEntropy"),
     *("StochasticFilter", "LambdaMart", "StochasticRank"),
 )
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _DEEPEST = 16  # CatBoost's own limit
 _LABELS: dict[str, tuple[type, ...]] = {"Integer": (int,), "Float": (int, float), "String": (str,), "Boolean": (bool,)}
 _SECTIONS = ("catboost_version_info", "model_guid", "output_options", "train_finish_time", "training")
@@ -135,13 +137,16 @@ def read_document(contents: bytes, *, live: bool = False) -> CatboostDocument:
 
 def _parse(contents: bytes, live: bool) -> dict[str, Any]:
     try:
+        text = contents.decode("utf-8")  # CatBoost reads neither UTF-16 nor a byte order mark
         parsed = json.loads(
-            contents,
+            text,
             parse_float=float if live else as_loaded,
             parse_int=_whole,
             parse_constant=_refuse_constant,
             object_pairs_hook=f.unique_keys,
         )
+        if _SURROGATE.search(text):  # its parser stops at a lone one, and the model is what came before
+            json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise f.FieldError(f"it is not JSON ({str(error)[:200]})") from error
     return f.mapping(f.anything)(parsed, "the document")  # type: ignore[no-any-return]
@@ -293,7 +298,7 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
         f.parse(info[key])
     f.require("params" in info, "model_info.params is missing")
     loss = f.read(
-        info["params"].get("loss_function"), {"type": f.text(), "params": f.mapping(f.anything)}, "loss_function"
+        info["params"].get("loss_function"), {"type": f.text(), "params": f.mapping(f.text())}, "loss_function"
     )["type"]
     if loss not in LOSSES:
         raise UnsupportedModelError(f"The CatBoost loss {loss[:60]!r} is not known; accepted: {', '.join(LOSSES)}.")
@@ -313,6 +318,7 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
         fits = all(type(label) in _LABELS[kind] for label in labels) and len(set(labels)) == len(labels)
         fits = fits and all(not isinstance(label, int) or label < 2**63 for label in labels)  # CatBoost: "bad type"
         f.require(fits and len(labels) == max(n_outputs, 2), "class_names do not fit the model")
+        f.require(section.get("classes_count", 0) <= len(labels), "classes_count is not the number of class_names")
         f.require(section["class_to_label"] == tuple(range(len(labels))), "class_to_label is not 0, 1, ...")
         labels = tuple(float(label) for label in labels) if kind == "Float" else labels
     cut = None

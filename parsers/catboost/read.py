@@ -16,7 +16,7 @@ import numpy as np
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import MODEL_LIMIT, model_bytes, read_limited
 from pine_boost.model.exact import UNIT_ROUNDOFF, probability_guard
-from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
+from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
 from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, read_document
 from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
@@ -25,6 +25,7 @@ FILE_KIND = "catboost file"
 PROBABILITY_LOSSES = ("Logloss", "CrossEntropy")
 SEVERAL_LOSSES = ("MultiClass", "MultiClassOneVsAll")
 _KINDS = ("CatBoostClassifier", "CatBoostRegressor", "CatBoostRanker", "CatBoost")
+_LARGEST_SUM = 1e300  # far from overflow
 _UNIT = UNIT_ROUNDOFF[np.float64]
 
 
@@ -131,6 +132,12 @@ def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> F
         np.all(np.isfinite(value)) and np.all((value == 0) == (np.where(is_leaf[:, None], document.value, 0) == 0))
     ):
         raise MalformedModelError(f"The leaf values of the CatBoost model leave float64 when scaled. {REMEDY}.")
+    largest = np.maximum.reduceat(np.abs(value), document.offset[:-1], axis=0).sum(axis=0) + np.abs(document.bias)
+    if not np.all(largest < _LARGEST_SUM):
+        raise MalformedModelError(
+            f"The leaf values of the CatBoost model add up to {largest.max():.3g}; sums below {_LARGEST_SUM:g} are "
+            f"accepted. {REMEDY}."
+        )
     decision = _decide(document, threshold, values)
     names = tuple(feature.name for feature in document.features)
     return Forest(
@@ -161,7 +168,8 @@ def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> F
         feature_categories=tuple(f.hashes if f.is_categorical else None for f in document.features)
         if categorical.any()
         else (),
-        slack=_last_addition(document.bias, value, document.offset),
+        # the bias is added after the trees: u times the largest sum
+        slack=float(largest.max()) * _UNIT * (1 + 2.0**-10) if np.any(document.bias) else 0.0,
         decision=decision,
         n_outputs=n_outputs,
         classes=_classes(document, decision),
@@ -170,14 +178,6 @@ def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> F
         objective=document.loss,
         feature_names=None if names in (("",) * len(names), tuple(map(str, range(len(names))))) else names,
     )
-
-
-def _last_addition(bias: FloatArray, value: FloatArray, offset: IntArray) -> float:
-    """Bound the rounding of the bias, which is added after the trees: u times the largest sum, 0 without a bias."""
-    if not np.any(bias):
-        return 0.0
-    largest = np.maximum.reduceat(np.abs(value), offset[:-1], axis=0).sum(axis=0) + np.abs(bias)
-    return float(largest.max()) * _UNIT * (1 + 2.0**-10)
 
 
 def _decide(document: CatboostDocument, threshold: Any, values: bool) -> Decision:

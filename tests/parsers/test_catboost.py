@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import pine_boost
-from pine_boost import InvalidInputError, UnsupportedModelError
+from pine_boost import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.errors import MalformedModelError
 from pine_boost.model.reference import native_margins
 from pine_boost.native.child_process import try_in_child
@@ -156,19 +158,41 @@ def test_an_xgboost_feature_may_have_a_name_from_catboost() -> None:
     assert read_model(contents).forest.feature_names == ("oblivious_trees",)
 
 
-@pytest.mark.parametrize("number", [2**63, 2**64, 10**400, -(2**63) - 1])
-def test_integers_that_its_parser_does_not_hold_are_refused(number: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("model_info", "class_params", "class_names", 0), 2**63, "class_names do not fit"),
+        (("model_info", "class_params", "class_names", 0), 10**400, "more than 64 bits"),
+        (("model_info", "params", "random_seed"), -(2**63) - 1, "more than 64 bits"),
+        (("oblivious_trees", 3, "splits", 0, "border"), "\ud800", "surrogates not allowed"),
+        (("model_info", "class_params", "classes_count"), 3, "classes_count"),
+        (("model_info", "params", "loss_function", "params", "x"), 1, "loss_function.params"),
+        (("scale_and_bias", 1, 0), 1e300, "add up to"),
+    ],
+)
+def test_what_its_parser_reads_otherwise_or_not_at_all_is_refused(place: Any, value: Any, words: str) -> None:
+    """Found by fuzzing: CatBoost loads an empty or a cut model, other outputs, or nothing."""
     document = json.loads(native_json(built("cat binary")[0]))
-    document["model_info"]["class_params"]["class_names"][0] = number
-    with pytest.raises(MalformedModelError, match=r"class_names do not fit|more than 64 bits"):
+    *path, last = place
+    reduce(getitem, path, document)[last] = value
+    with pytest.raises(MalformedModelError, match=words):
         read_model(json.dumps(document).encode())
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_other_encodings_than_utf_8_are_refused(encoding: str, tmp_path: Path) -> None:
+    contents = native_json(built("cat binary")[0]).decode().encode(encoding)
+    with pytest.raises(catboost.CatBoostError, match="deserialization failed"):
+        loaded(contents, tmp_path)
+    with pytest.raises(PineBoostError):
+        read_model(contents)
+
+
 def test_a_file_is_loaded_in_a_child_process_first() -> None:
-    model = read_model(native_json(built("cat binary")[0]))
-    try_in_child(model)
+    contents = native_json(built("cat binary")[0])
+    try_in_child(read_model(contents))
     with pytest.raises(UnsupportedModelError, match="was stopped"):
-        try_in_child(model, time_limit=0.01)
+        try_in_child(read_model(contents), time_limit=0.01)
 
 
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
