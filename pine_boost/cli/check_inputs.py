@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pine_boost.cli import flags
+from pine_boost.cli.saved_input import add_region, read_region
+from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 
 EXAMPLES = """examples:
   pine-boost check-inputs pruned today.csv
   pine-boost check-inputs pruned/region.json today.parquet --model model.json --limit 3 --json"""
+_NOT_CERTIFIED = " No smaller model was certified for it; the folder holds the original."
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote.")
+    add_region(parser, "table")
     parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy file.")
-    parser.add_argument(
-        "--model",
-        help="The original model, needed with indifference and for a Pipeline, whose first steps prepare the table.",
-    )
     parser.add_argument(
         "--limit", type=int, default=10, metavar="N", help="Number of rows outside to explain (default: 10)."
     )
@@ -35,20 +32,17 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the coverage, then the rows outside with reasons."""
-    from pine_boost.errors import InvalidInputError
-    from pine_boost.pipelines.given import read_named_model
     from pine_boost.tables.native import take_rows
 
-    path, region, remark = _read_region(arguments.region)
-    flags.require_layers(path, arguments.model)
-    model = None
-    if arguments.model is None:
-        X = flags.read_data(arguments.data, region.schema).X
-    else:
-        given = read_named_model(arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle)
-        model = given.parsed.forest
-        _require_original(path, region, model)
-        X = given.wrapper.rows(flags.read_data(arguments.data, given).X)
+    named = read_region(arguments)
+    region, model = named.region, named.model
+    if region.n_cal == 0 and region.alpha > 0:
+        raise InvalidInputError(
+            f"{arguments.region} comes from a search that stopped before its region was calibrated, so it says nothing "
+            "about inputs. Run the search again with more time."
+        )
+    remark = "" if named.is_certified else _NOT_CERTIFIED
+    X = named.read_rows(arguments.data)
     if region.delta is not None and model is None:
         raise InvalidInputError(
             f"{arguments.region} leaves out inputs near the decision boundary of the original; name it with --model."
@@ -79,41 +73,3 @@ def main(arguments: argparse.Namespace) -> int:
         lines.append(f"... and {len(outside) - len(explained)} more rows outside (--limit)")
     flags.answer(arguments, document, "\n".join(lines))
     return 0
-
-
-def _read_region(named: str) -> tuple[Path, Any, str]:
-    """The path of the region, the region, and a remark if nothing was certified."""
-    from pine_boost.certificate.saved import REGION, read_saved
-    from pine_boost.errors import InvalidInputError
-    from pine_boost.region.region import Region
-
-    path, remark = Path(named), ""
-    if path.is_dir():
-        saved = read_saved(path)
-        if saved.certificate.status != "CERTIFIED":
-            remark = " No smaller model was certified for it; the folder holds the original."
-        path = saved.folder / REGION
-    region = Region.load(path)
-    if region.n_cal == 0 and region.alpha > 0:
-        raise InvalidInputError(
-            f"{named} comes from a search that stopped before its region was calibrated, so it says nothing about "
-            "inputs. Run the search again with more time."
-        )
-    return path, region, remark
-
-
-def _require_original(path: Path, region: Any, forest: Any) -> None:
-    """Raise if the model is not the original that the certificate beside the region names."""
-    from pine_boost.certificate.certificate import Certificate
-    from pine_boost.certificate.saved import CERTIFICATE
-    from pine_boost.errors import CertificateMismatch
-    from pine_boost.model.digest import forest_digest
-
-    beside = path.parent / CERTIFICATE
-    if not beside.is_file():
-        return
-    certificate = Certificate.load(beside)
-    if certificate.region_fingerprint != region.fingerprint():
-        return
-    if forest_digest(forest) != certificate.original_digest:
-        raise CertificateMismatch(f"--model is not the original that {beside} names; name the model that was pruned.")

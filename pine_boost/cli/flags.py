@@ -181,18 +181,6 @@ def read_test(arguments: argparse.Namespace, given: Any) -> Any:
     return test
 
 
-def require_layers(region: Any, model: str | None) -> None:
-    """Raise if a Pipeline was pruned and the rows cannot be prepared without it."""
-    from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
-
-    beside = Path(region).parent / WHOLE_MODEL
-    if model is None and beside.is_file():
-        raise InvalidInputError(
-            f"A model with layers around the ensemble was pruned (see {beside}), such as a Pipeline whose first steps "
-            "prepare the rows; name that model with --model."
-        )
-
-
 def answer(arguments: argparse.Namespace, document: Any, text: Any) -> None:
     """Print the answer of a command: strict JSON with --json, else a text."""
     print(json.dumps(document, indent=1, allow_nan=False) if arguments.json else text)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pine_boost.cli import flags
+from pine_boost.cli.saved_input import add_region, read_region
 
 ALARM = 3
 EXAMPLES = """examples:
@@ -21,7 +22,7 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote.")
+    add_region(parser, "tables")
     parser.add_argument(
         "data", metavar="DATA", nargs="+", help="CSV, Parquet, Feather/Arrow or .npy files, one batch each."
     )
@@ -34,50 +35,30 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         default=0.05,
         help="Probability that a false alarm is ever raised, for a new state (default: 0.05).",
     )
-    parser.add_argument(
-        "--model",
-        help="The original model, needed with indifference and for a Pipeline, whose first steps prepare the tables.",
-    )
     parser.add_argument("--page", metavar="FILE.html", help="HTML page to write.")
     flags.add_switch(parser, "--force", "Replace the file of --page, whatever it holds.")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Count the tables and print the status."""
-    from pine_boost.certificate.saved import REGION, read_saved
     from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.monitoring.page import BEGINNING, write_page
     from pine_boost.monitoring.state import load_state, watch
-    from pine_boost.pipelines.given import read_named_model
-    from pine_boost.region.region import Region
 
     if arguments.page is not None:
         inputs = [arguments.state, arguments.region, *arguments.data]
         require_free_file(arguments.page, inputs=inputs, beginning=BEGINNING, overwrite=arguments.force)
-    path = Path(arguments.region)
-    path = read_saved(path).folder / REGION if path.is_dir() else path
-    region = Region.load(path)
-    flags.require_layers(path, arguments.model)
-    given = None
-    if arguments.model is not None:
-        given = read_named_model(arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle)
+    named, state = read_region(arguments), Path(arguments.state)
+    region = named.region
     for data in arguments.data:
-        table = flags.read_data(data, given or region.schema).X
-        digest = _digest(Path(data))
-        state = Path(arguments.state)
+        rows, digest = named.read_rows(data), _digest(Path(data))
         if state.exists() and load_state(state, region).has_counted(digest):
             print(f"pine-boost: {data} was counted before and is skipped", file=sys.stderr)
         status = watch(
-            region,
-            table if given is None else given.wrapper.rows(table),
-            arguments.state,
-            model=None if given is None else given.parsed,
-            name=Path(data).name,
-            digest=digest,
-            level=arguments.level,
+            region, rows, state, model=named.model, name=Path(data).name, digest=digest, level=arguments.level
         )
     if arguments.page is not None:
-        page = write_page(load_state(Path(arguments.state), region))
+        page = write_page(load_state(state, region))
         with clear_errors(Path(arguments.page)):
             write_file(Path(arguments.page), page.encode())
     flags.answer(arguments, {**asdict(status), "alarm": status.alarm}, status)

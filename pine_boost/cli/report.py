@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import flags
+from pine_boost.cli.saved_input import read_compression, read_original, read_prepared
 
 EXAMPLES = """examples:
   pine-boost report pruned
@@ -58,10 +58,11 @@ def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
     from pine_boost.result import PruneResult
 
     saved = read_saved(folder)
-    given, X = _original(arguments, saved.certificate.thresholds, saved.region.schema)
-    original = None if given is None else given.wrapper.inner
+    given = read_original(arguments, arguments.original, saved.certificate.thresholds)
+    X = _rows(arguments, given, saved.region.schema)
     beside = folder.resolve().parent / SWEEP_JSON  # the folder may belong to a sweep
     curve = read_table(beside) if beside.is_file() else []
+    original = None if given is None else given.wrapper.inner
     result = PruneResult.load(folder, original, trust_pickle=arguments.trust_pickle)
     if original is not None:
         for model in (result.original, result.pruned):
@@ -70,20 +71,15 @@ def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
 
 
 def _compression(arguments: argparse.Namespace, folder: Path) -> str:
-    from pine_boost.compression.compress_result import CompressResult
-    from pine_boost.errors import CertificateMismatch
-    from pine_boost.model.digest import forest_digest
     from pine_boost.report.compression_report import render_compression
     from pine_boost.tables.schema import schema_of
 
-    result = CompressResult.load(folder, trust_pickle=arguments.trust_pickle)
-    record = result.record
-    given, X = _original(arguments, record.thresholds, schema_of(result.compressed.forest), decision="value")
-    if given is not None:
-        if forest_digest(given.parsed.forest) != record.original_digest:
-            raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
-        result = replace(result, original=given.parsed)
-    return render_compression(result, X)
+    given, result = read_compression(arguments, folder)
+    return render_compression(result, _rows(arguments, given, schema_of(result.compressed.forest)))
+
+
+def _rows(arguments: argparse.Namespace, given: Any, schema: Any) -> Any:
+    return None if arguments.data is None else read_prepared(arguments.data, given, schema, arguments.label)
 
 
 def _acceleration(_: argparse.Namespace, folder: Path) -> str:
@@ -119,16 +115,3 @@ def _rounded(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def _original(arguments: argparse.Namespace, stored: Any, schema: Any, decision: str = "class") -> tuple[Any, Any]:
-    """The model of --original and the rows of --data, each None if it was not given."""
-    from pine_boost.pipelines.given import read_named_model
-
-    given = X = None
-    if arguments.original is not None:
-        given = read_named_model(arguments.original, stored, trust_pickle=arguments.trust_pickle, decision=decision)
-    if arguments.data is not None:
-        X = flags.read_data(arguments.data, given or schema, arguments.label).X
-        X = X if given is None else given.wrapper.rows(X)
-    return given, X

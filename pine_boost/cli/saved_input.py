@@ -1,0 +1,101 @@
+"""The saved results, regions and original models that a command names, and rows as the ensemble takes them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pine_boost.cli import flags
+from pine_boost.errors import CertificateMismatch, InvalidInputError
+
+
+def read_original(
+    arguments: argparse.Namespace, model: Any, thresholds: Sequence[float], decision: str = "class"
+) -> Any:
+    """A named model with the thresholds of a saved result; None without a name."""
+    from pine_boost.pipelines.given import read_named_model
+
+    if model is None:
+        return None
+    return read_named_model(model, thresholds, trust_pickle=arguments.trust_pickle, decision=decision)
+
+
+def read_prepared(path: str, given: Any, schema: Any, label: str | None = None) -> Any:
+    """The rows of a table file as the ensemble takes them, whose columns are known without the model too."""
+    X = flags.read_data(path, given or schema, label).X
+    return X if given is None else given.wrapper.rows(X)
+
+
+def read_compression(arguments: argparse.Namespace, folder: Path) -> tuple[Any, Any]:
+    """The original of a compression, or None, and the result with it."""
+    from pine_boost.compression.compress_result import CompressResult
+    from pine_boost.model.digest import forest_digest
+
+    result = CompressResult.load(folder, trust_pickle=arguments.trust_pickle)
+    given = read_original(arguments, arguments.original, result.record.thresholds, "value")
+    if given is None:
+        return None, result
+    if forest_digest(given.parsed.forest) != result.record.original_digest:
+        raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
+    return given, replace(result, original=given.parsed)
+
+
+@dataclass(frozen=True, eq=False)
+class NamedRegion:
+    """A region, its original if that was named, and whether a smaller model was certified for it."""
+
+    region: Any
+    given: Any
+    is_certified: bool
+
+    @property
+    def model(self) -> Any:
+        """The original as parsed, or None."""
+        return None if self.given is None else self.given.parsed
+
+    def read_rows(self, path: str) -> Any:
+        """The rows of a table file as the region takes them."""
+        return read_prepared(path, self.given, self.region.schema)
+
+
+def add_region(parser: argparse.ArgumentParser, tables: str) -> None:
+    """Add the region and the original model."""
+    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote.")
+    parser.add_argument(
+        "--model",
+        help="The original model, needed with indifference and for a Pipeline, whose first steps prepare the "
+        f"{tables}.",
+    )
+
+
+def read_region(arguments: argparse.Namespace) -> NamedRegion:
+    """The region of REGION and the original of --model; raises if they do not belong together."""
+    from pine_boost.certificate.certificate import Certificate
+    from pine_boost.certificate.saved import CERTIFICATE, REGION, read_saved
+    from pine_boost.model.digest import forest_digest
+    from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
+    from pine_boost.region.region import Region
+
+    path, is_certified = Path(arguments.region), True
+    if path.is_dir():
+        saved = read_saved(path)
+        path, is_certified = saved.folder / REGION, saved.certificate.status == "CERTIFIED"
+    region = Region.load(path)
+    beside = path.parent
+    if arguments.model is None and (beside / WHOLE_MODEL).is_file():
+        raise InvalidInputError(
+            f"A model with layers around the ensemble was pruned (see {beside / WHOLE_MODEL}), such as a Pipeline "
+            "whose first steps prepare the rows; name that model with --model."
+        )
+    given = read_original(arguments, arguments.model, region.thresholds)
+    if given is not None and (beside / CERTIFICATE).is_file():
+        certificate = Certificate.load(beside / CERTIFICATE)
+        is_about = certificate.region_fingerprint == region.fingerprint()
+        if is_about and forest_digest(given.parsed.forest) != certificate.original_digest:
+            raise CertificateMismatch(
+                f"--model is not the original that {beside / CERTIFICATE} names; name the model that was pruned."
+            )
+    return NamedRegion(region, given, is_certified)
