@@ -1,4 +1,4 @@
-"""Typed reading of JSON of unknown origin: a table declares the type and range of every field.
+"""Typed reading of JSON of unknown origin: a table or a dataclass declares the type and range of every field.
 
 Booleans are not numbers; NaN, infinities, integers beyond 64 bits and missing, unknown or repeated fields are errors.
 """
@@ -12,7 +12,8 @@ import re
 import reprlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -178,6 +179,16 @@ def number(low: float = -1e308, high: float = 1e308, *, exclude: Collection[floa
 LEVEL = number(0, 1, exclude=(1,))  # alpha and the like
 SHARE = number(0, 1, exclude=(0, 1))  # fidelity, confidence and the like
 
+# types of dataclass fields that are read from JSON
+Count = Annotated[int, integer(0, 2**53)]
+Positive = Annotated[int, integer(1, 2**53)]
+Index = Annotated[int, integer(0, 2**31 - 1)]
+Seed = Annotated[int, integer(0, 2**32 - 1)]
+Level = Annotated[float, LEVEL]
+Share = Annotated[float, SHARE]
+Part = Annotated[float, number(0, 1)]
+Size = Annotated[float, number(0)]
+
 
 def text(accepted: Collection[str] | None = None) -> Reader:
     """A text that can be written as UTF-8, one of ``accepted`` if given."""
@@ -197,6 +208,9 @@ def digest(value: Any, where: str) -> str:
     fits = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
     require(bool(fits), f"{where!r} is {_shown(value)}, expected a SHA-256 in hexadecimal")
     return str(value)
+
+
+Digest = Annotated[str, digest]
 
 
 def flag(value: Any, where: str) -> bool:
@@ -242,6 +256,31 @@ def mapping(reader: Reader) -> Reader:
 def anything(value: Any, where: str) -> Any:
     """A value that is checked later, where what it must fit is known."""
     return value
+
+
+def table_of(kind: type) -> Mapping[str, Reader]:
+    """The reader of every field of a dataclass, from its type; ``Annotated[type, reader]`` names one."""
+    return {name: _reader_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
+def record_of(kind: type) -> Reader:
+    """An object with exactly the fields of a dataclass, as one."""
+    return record(table_of(kind), kind)
+
+
+def _reader_of(hint: Any) -> Reader:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return inner[1]  # type: ignore[no-any-return]
+    if NoneType in inner:
+        (known,) = (one for one in inner if one is not NoneType)
+        return optional(_reader_of(known))
+    if origin is tuple:  # of any length, or of entries of one type
+        return sequence(_reader_of(inner[0]), None if inner[1] is ... else len(inner))
+    if origin is Mapping:
+        return mapping(_reader_of(inner[1]))
+    readers = {str: text(), bool: flag, int: integer(), float: number()}
+    return readers[hint] if hint in readers else record_of(hint)
 
 
 def integers(low: int = INT64[0], high: int = INT64[1], length: int | None = None) -> Reader:

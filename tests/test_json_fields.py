@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -98,3 +100,43 @@ def test_fields_are_checked_before_the_digest_and_then_the_digest() -> None:
     with pytest.raises(f.FieldError, match="changed after it was written"):
         f.read_sealed({**document, "a": 2}, "some format", table, ("date",))
     assert f.read_sealed({**document, "date": 9}, "some format", table, ("date",))["date"] == 9
+
+
+@dataclass(frozen=True)
+class _Inner:
+    name: str
+    counts: tuple[f.Count, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Outer:
+    n: f.Positive
+    tau: int | None
+    level: f.Level
+    pair: tuple[str, str]
+    inner: tuple[_Inner, ...]
+    sizes: Mapping[str, f.Size | None]
+    unit: Annotated[str, f.text(["tree", "leaf"])] = "tree"
+
+
+def test_a_dataclass_declares_its_fields_by_their_types() -> None:
+    fields = {
+        **{"n": 1, "tau": None, "level": 0.5, "pair": ["a", "b"], "sizes": {"x": 1, "y": None}, "unit": "leaf"},
+        "inner": [{"name": "i", "counts": [0, 2]}],
+    }
+    expected = _Outer(1, None, 0.5, ("a", "b"), (_Inner("i", (0, 2)),), {"x": 1.0, "y": None}, "leaf")
+    assert f.record_of(_Outer)(fields, "it") == expected
+    for name, value, message in [
+        *(("n", 0, "1 to"), ("n", True, "integer"), ("tau", 2**63, "integer"), ("level", 1, "except 1")),
+        *(
+            ("pair", ["a"], "expected 2"),
+            ("pair", ["a", 1], "a text"),
+            ("unit", "round", "one of"),
+            ("sizes", {"x": -1}, "x"),
+        ),
+        *(("inner", [{"name": "i"}], "missing"), ("inner", [{"name": "i", "counts": [-1]}], r"inner\[0\].counts\[0\]")),
+    ]:
+        with pytest.raises(f.FieldError, match=message):
+            f.record_of(_Outer)({**fields, name: value}, "it")
+    with pytest.raises(f.FieldError, match="unknown"):
+        f.record_of(_Outer)({**fields, "more": 1}, "it")

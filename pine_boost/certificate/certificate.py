@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from functools import cache
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any
 
 from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, path_of, read_limited, write_file
-from pine_boost.model.exact import LONGEST_MULTIPLIER, ROW_LIMIT
+from pine_boost.model.exact import LONGEST_MULTIPLIER
 from pine_boost.options import MAX_BINS, OBJECTIVES, REWEIGHTS, UNITS
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.margins import ServingMargin
@@ -43,6 +43,13 @@ class QuestionProof:
     method: str
 
 
+def _multiplier(value: Any, where: str) -> str:
+    longest = LONGEST_MULTIPLIER // 3  # decimal digits of so many bits are fewer
+    fits = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= longest
+    f.require(fits, f"{where!r} is not the text of a whole number")
+    return str(value)
+
+
 @dataclass(frozen=True)
 class CutRecord:
     """At least one of ``units`` is kept: the sum of ``rows``, each times its multiplier, shows it.
@@ -50,9 +57,9 @@ class CutRecord:
     Multipliers are texts: other readers of JSON would round large numbers.
     """
 
-    units: tuple[int, ...]
-    rows: tuple[int, ...]
-    multipliers: tuple[str, ...]
+    units: tuple[f.Index, ...]
+    rows: tuple[f.Index, ...]
+    multipliers: tuple[Annotated[str, _multiplier], ...]
 
 
 @dataclass(frozen=True)
@@ -70,10 +77,15 @@ class BoundRecord:
     cuts : tuple of CutRecord
     """
 
-    states: tuple[tuple[int, ...], ...]
-    questions: tuple[int, ...]
-    outside: int
+    states: tuple[tuple[f.Index, ...], ...]
+    questions: tuple[f.Index, ...]
+    outside: f.Count
     cuts: tuple[CutRecord, ...]
+
+
+def _fitted_with(value: Any, where: str) -> dict[str, int]:
+    options = {"n_bins": f.integer(1, MAX_BINS), "random_state": f.integer(0, 2**32 - 1)}
+    return f.read(value, {}, where, optional=options)
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,54 +160,54 @@ class Certificate:
         SHA-256 of the files that were saved with it, by name; empty before that. Not compared.
     """
 
-    status: str
+    status: Annotated[str, f.text([status.value for status in Status])]
     claim: str
     reason: str
-    original_digest: str
-    pruned_digest: str
-    region_fingerprint: str
-    alpha: float
+    original_digest: f.Digest
+    pruned_digest: f.Digest
+    region_fingerprint: f.Digest
+    alpha: f.Level
     tau: int | None
-    n_cal: int
-    n_fit: int
+    n_cal: f.Count
+    n_fit: f.Count
     score: str
-    indifference: float
-    delta: float | None
-    boundary_share: float
+    indifference: f.Level
+    delta: Annotated[float | None, f.optional(f.number(0, exclude=(0,)))]
+    boundary_share: f.Level
     narrowed: bool
-    overlap: float
+    overlap: f.Part
     overlap_evident: bool
-    undecided: float
-    native_band: float
+    undecided: f.Size
+    native_band: f.Size
     undecided_exists: bool | None
-    grid: int
-    trees_before: int
-    trees_after: int
-    leaves_before: int
-    leaves_after: int
-    unit: str
-    objective: str
-    units_before: int
-    units_kept: int
-    lower_bound: int
+    grid: Annotated[int, f.integer(-1, 1000)]
+    trees_before: f.Positive
+    trees_after: f.Count
+    leaves_before: f.Positive
+    leaves_after: f.Count
+    unit: Annotated[str, f.text(UNITS)]
+    objective: Annotated[str, f.text(OBJECTIVES)]
+    units_before: f.Positive
+    units_kept: f.Count
+    lower_bound: f.Count
     optimal: bool
-    kept: tuple[int, ...]
+    kept: tuple[f.Index, ...]
     weights: tuple[float, ...]
     thresholds: tuple[float, ...]
-    probability_shift: Mapping[str, float]
+    probability_shift: Annotated[Mapping[str, float], f.record(dict.fromkeys(("mean", "maximum", "brier"), f.number()))]
     proofs: tuple[QuestionProof, ...]
     versions: Mapping[str, str]
-    timings: Mapping[str, float]
+    timings: Mapping[str, f.Size]
     rests_on: tuple[str, ...] = ()
     sureness: str = ""
     bound: BoundRecord | None = field(default=None, repr=False)
-    reweight: str = "tree"
+    reweight: Annotated[str, f.text(REWEIGHTS)] = "tree"
     choice: str = ""
     serving: ServingMargin | None = None
     date: str = field(default="", compare=False)
     model_name: str = ""
-    fitted_with: Mapping[str, int] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict, compare=False)
+    fitted_with: Annotated[Mapping[str, int], _fitted_with] = field(default_factory=dict)
+    files: Mapping[str, f.Digest] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         return f"<Certificate {self.status}: {self.trees_before} -> {self.trees_after} trees, alpha={self.alpha:g}>"
@@ -215,7 +227,10 @@ class Certificate:
         if not isinstance(text, (str, bytes, bytearray)):
             raise CertificateMismatch(f"A certificate is read from text or bytes, got {type(text).__name__}.")
         with f.reading("certificate", "Use the file that prune_booster wrote", CertificateMismatch):
-            return cls(**f.read_sealed(text, FORMAT, _FIELDS, UNDIGESTED))
+            found = cls(**f.read_sealed(text, FORMAT, f.table_of(cls), UNDIGESTED))
+            if (margin := found.serving) is not None:
+                f.require(margin.n_inside <= margin.n_cal, "'serving.n_inside' is larger than 'serving.n_cal'")
+            return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; an existing one is replaced only when complete."""
@@ -227,88 +242,6 @@ class Certificate:
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read a certificate file."""
         return cls.from_json(read_limited(path, CERTIFICATE_LIMIT, "certificate file", CertificateMismatch))
-
-
-def _multiplier(value: Any, where: str) -> str:
-    longest = LONGEST_MULTIPLIER // 3  # decimal digits of so many bits are fewer
-    fits = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= longest
-    f.require(fits, f"{where!r} is not the text of a whole number")
-    return str(value)
-
-
-def _serving(**fields: Any) -> ServingMargin:
-    f.require(fields["n_inside"] <= fields["n_cal"], "'serving.n_inside' is larger than 'serving.n_cal'")
-    return ServingMargin(**fields)
-
-
-_COUNT = f.integer(0, 2**53)
-_INDEX = f.integer(0, 2**31 - 1)
-_DISTANCE = f.number(0)
-_FIELDS: dict[str, f.Reader] = {
-    "status": f.text([status.value for status in Status]),
-    **dict.fromkeys(("claim", "reason", "score", "sureness", "choice", "date", "model_name"), f.text()),
-    **dict.fromkeys(("original_digest", "pruned_digest", "region_fingerprint"), f.digest),
-    **dict.fromkeys(("alpha", "indifference", "boundary_share"), f.LEVEL),
-    **dict.fromkeys(("narrowed", "overlap_evident", "optimal"), f.flag),
-    **dict.fromkeys(("n_cal", "n_fit", "trees_after", "leaves_after", "units_kept", "lower_bound"), _COUNT),
-    **dict.fromkeys(("trees_before", "leaves_before", "units_before"), f.integer(1, 2**53)),
-    "tau": f.optional(f.integer()),
-    "delta": f.optional(f.number(0, exclude=(0,))),
-    "overlap": f.number(0, 1),
-    **dict.fromkeys(("undecided", "native_band"), _DISTANCE),
-    "undecided_exists": f.optional(f.flag),
-    "grid": f.integer(-1, 1000),
-    "unit": f.text(UNITS),
-    "objective": f.text(OBJECTIVES),
-    "reweight": f.text(REWEIGHTS),
-    "kept": f.sequence(_INDEX),
-    "weights": f.sequence(f.number()),
-    "thresholds": f.sequence(f.number()),
-    "probability_shift": f.record(dict.fromkeys(("mean", "maximum", "brier"), f.number())),
-    "proofs": f.sequence(f.record({"question": f.text(), "method": f.text()}, QuestionProof)),
-    "versions": f.mapping(f.text()),
-    "timings": f.mapping(f.number(0)),
-    "rests_on": f.sequence(f.text()),
-    "bound": f.optional(
-        f.record(
-            {
-                "states": f.sequence(f.sequence(_INDEX)),
-                "questions": f.sequence(_INDEX),
-                "outside": _COUNT,
-                "cuts": f.sequence(
-                    f.record(
-                        {
-                            "units": f.sequence(_INDEX),
-                            "rows": f.sequence(_INDEX),
-                            "multipliers": f.sequence(_multiplier),
-                        },
-                        CutRecord,
-                    )
-                ),
-            },
-            BoundRecord,
-        )
-    ),
-    "serving": f.optional(
-        f.record(
-            {
-                "pruned_digest": f.digest,
-                "region_digest": f.digest,
-                "tau": f.optional(f.integer()),
-                "distance": _DISTANCE,
-                "units": f.integer(0, ROW_LIMIT),
-                "proofs": f.sequence(f.sequence(f.text(), 2)),
-                "n_cal": _COUNT,
-                "n_inside": _COUNT,
-            },
-            _serving,
-        )
-    ),
-    "fitted_with": lambda value, where: f.read(
-        value, {}, where, optional={"n_bins": f.integer(1, MAX_BINS), "random_state": f.integer(0, 2**32 - 1)}
-    ),
-    "files": f.mapping(f.digest),
-}
 
 
 def library_versions(library: str) -> dict[str, str]:

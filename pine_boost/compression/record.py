@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,16 +63,16 @@ class TestedSize:
     accepted : bool
     """
 
-    trees: int
-    leaves: int
-    cost: float
-    origin: str
+    trees: f.Count
+    leaves: f.Count
+    cost: f.Size
+    origin: Annotated[str, f.text(ORIGINS)]
     estimate: float
-    n_changed: int
-    bound: float
-    n_lost: int | None
-    n_gained: int | None
-    e_value: float | None
+    n_changed: f.Count
+    bound: f.Part
+    n_lost: f.Count | None
+    n_gained: f.Count | None
+    e_value: f.Size | None
     accepted: bool
 
 
@@ -81,9 +81,13 @@ class Segment:
     """Changed rows of one segment of X_val, with a bound of its own."""
 
     name: str
-    n_rows: int
-    n_changed: int
-    bound: float
+    n_rows: f.Positive
+    n_changed: f.Count
+    bound: f.Part
+
+
+def _probability_shift(value: Any, where: str) -> dict[str, float]:
+    return f.read(value, {}, where, optional=dict.fromkeys(("mean", "maximum"), f.number(0, 1)))
 
 
 @dataclass(frozen=True)
@@ -155,52 +159,52 @@ class CompressionRecord:
         SHA-256 of the files that were saved with it.
     """
 
-    status: str
+    status: Annotated[str, f.text((VALIDATED, NON_INFERIOR, MEASURED, NOT_VALIDATED))]
     claim: str
-    original_digest: str
-    compressed_digest: str
-    validation_digest: str
-    fidelity: float | None
-    confidence: float
-    tolerance: float | None
-    max_loss: float | None
-    loss: str
-    loss_range: float | None
-    loss_costs: tuple[tuple[float, ...], ...]
-    labels_digest: str | None
-    loss_before: float | None
-    loss_after: float | None
+    original_digest: f.Digest
+    compressed_digest: f.Digest
+    validation_digest: f.Digest
+    fidelity: f.Share | None
+    confidence: f.Share
+    tolerance: f.Size | None
+    max_loss: f.Share | None
+    loss: Annotated[str, f.text(LOSSES)]
+    loss_range: Annotated[float | None, f.optional(f.number(0, exclude=(0,)))]
+    loss_costs: tuple[tuple[f.Part, ...], ...]
+    labels_digest: f.Digest | None
+    loss_before: f.Part | None
+    loss_after: f.Part | None
     keeps_class: bool
     thresholds: tuple[float, ...]
-    minimize: str
-    work_before: float
-    work_after: float
-    n_fit: int
-    n_val: int
-    n_changed: int
-    bound: float
-    overlap: float
-    trees_before: int
-    trees_after: int
-    leaves_before: int
-    leaves_after: int
-    leaves_lossless: int
+    minimize: Annotated[str, f.text(MINIMIZE)]
+    work_before: f.Size
+    work_after: f.Size
+    n_fit: f.Count
+    n_val: f.Positive
+    n_changed: f.Count
+    bound: f.Part
+    overlap: f.Part
+    trees_before: f.Positive
+    trees_after: f.Count
+    leaves_before: f.Positive
+    leaves_after: f.Count
+    leaves_lossless: f.Count
     path: tuple[TestedSize, ...]
     segments: tuple[Segment, ...]
-    probability_shift: Mapping[str, float]
-    attack_starts: int
-    attack_distance: float | None
+    probability_shift: Annotated[Mapping[str, float], _probability_shift]
+    attack_starts: f.Count
+    attack_distance: f.Size | None
     attack_row: tuple[float | None, ...]
-    proved_distance: float | None
-    proved_largest: float | None
-    proved_rows: int
-    proved_trees: tuple[int, ...]
-    seed: int
-    seconds: float
-    stopped: str
+    proved_distance: f.Size | None
+    proved_largest: f.Size | None
+    proved_rows: f.Count
+    proved_trees: tuple[f.Index, ...]
+    seed: f.Seed
+    seconds: f.Size
+    stopped: Annotated[str, f.text([reason.value for reason in StopReason])]
     versions: Mapping[str, str]
     date: str
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, f.Digest] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """JSON with a digest of everything but date and seconds."""
@@ -264,78 +268,22 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         path = path / RECORD if path.is_dir() else path
         source = read_limited(path, CERTIFICATE_LIMIT, "compression record", CertificateMismatch)
     with f.reading("compression record", "Use the file that compress_booster wrote", CertificateMismatch):
-        fields = f.read_sealed(bytes(source), FORMAT, _FIELDS, UNDIGESTED)
-        known = fields["keeps_class"] or fields["tolerance"] is not None
+        fields = f.read_sealed(bytes(source), FORMAT, f.table_of(CompressionRecord), UNDIGESTED)
+        found = CompressionRecord(**fields)
+        known = found.keeps_class or found.tolerance is not None
         f.require(known, "'keeps_class' is false and there is no 'tolerance'")
-        f.require(fields["n_changed"] <= fields["n_val"], "'n_changed' is larger than 'n_val'")
-        is_asked = fields["fidelity"] is not None or fields["max_loss"] is not None
+        f.require(found.n_changed <= found.n_val, "'n_changed' is larger than 'n_val'")
+        is_asked = found.fidelity is not None or found.max_loss is not None
         f.require(is_asked, "there is neither 'fidelity' nor 'max_loss'")
-        has_labels = [fields[name] is not None for name in ("labels_digest", "loss_before", "loss_after")]
+        has_labels = [value is not None for value in (found.labels_digest, found.loss_before, found.loss_after)]
         f.require(len(set(has_labels)) == 1, "some of 'labels_digest', 'loss_before' and 'loss_after' are missing")
-        f.require(has_labels[0] or fields["max_loss"] is None, "'max_loss' stands without 'labels_digest'")
-        f.require((fields["loss"] == SQUARED) == (fields["loss_range"] is not None), "'loss_range' does not fit 'loss'")
-        f.require((fields["loss"] == COSTS) == bool(fields["loss_costs"]), "'loss_costs' does not fit 'loss'")
-        is_stated = fields["status"] == NON_INFERIOR
-        f.require(not is_stated or fields["max_loss"] is not None, "'status' is NON_INFERIOR without 'max_loss'")
-        f.require(fields["status"] != VALIDATED or fields["max_loss"] is None, "'status' is VALIDATED with 'max_loss'")
-        return CompressionRecord(**fields)
-
-
-_COUNT = f.integer(0, 2**53)
-_BOUND = f.number(0, 1)
-_FIELDS: dict[str, f.Reader] = {
-    "status": f.text((VALIDATED, NON_INFERIOR, MEASURED, NOT_VALIDATED)),
-    **dict.fromkeys(("claim", "date"), f.text()),
-    "minimize": f.text(MINIMIZE),
-    **dict.fromkeys(("work_before", "work_after"), f.number(0)),
-    "stopped": f.text([reason.value for reason in StopReason]),
-    **dict.fromkeys(("original_digest", "compressed_digest", "validation_digest"), f.digest),
-    "confidence": f.SHARE,
-    **dict.fromkeys(("fidelity", "max_loss"), f.optional(f.SHARE)),
-    "tolerance": f.optional(f.number(0)),
-    "loss": f.text(LOSSES),
-    "loss_range": f.optional(f.number(0, exclude=(0,))),
-    "loss_costs": f.sequence(f.sequence(_BOUND)),
-    "labels_digest": f.optional(f.digest),
-    **dict.fromkeys(("loss_before", "loss_after"), f.optional(_BOUND)),
-    "keeps_class": f.flag,
-    "thresholds": f.sequence(f.number()),
-    "n_val": f.integer(1, 2**53),
-    **dict.fromkeys(("n_fit", "n_changed", "attack_starts", "proved_rows", "trees_after"), _COUNT),
-    **dict.fromkeys(("trees_before", "leaves_before"), f.integer(1, 2**53)),
-    **dict.fromkeys(("leaves_after", "leaves_lossless"), _COUNT),
-    **dict.fromkeys(("bound", "overlap"), _BOUND),
-    "path": f.sequence(
-        f.record(
-            {
-                "trees": _COUNT,
-                "leaves": _COUNT,
-                "cost": f.number(0),
-                "origin": f.text(ORIGINS),
-                "estimate": f.number(),
-                "n_changed": _COUNT,
-                "bound": _BOUND,
-                **dict.fromkeys(("n_lost", "n_gained"), f.optional(_COUNT)),
-                "e_value": f.optional(f.number(0)),
-                "accepted": f.flag,
-            },
-            TestedSize,
-        )
-    ),
-    "segments": f.sequence(
-        f.record({"name": f.text(), "n_rows": f.integer(1, 2**53), "n_changed": _COUNT, "bound": _BOUND}, Segment)
-    ),
-    "probability_shift": lambda value, where: f.read(
-        value, {}, where, optional=dict.fromkeys(("mean", "maximum"), _BOUND)
-    ),
-    **dict.fromkeys(("attack_distance", "proved_distance", "proved_largest"), f.optional(f.number(0))),
-    "attack_row": f.sequence(f.optional(f.number())),
-    "proved_trees": f.sequence(f.integer(0, 2**31 - 1)),
-    "seed": f.integer(0, 2**32 - 1),
-    "seconds": f.number(0),
-    "versions": f.mapping(f.text()),
-    "files": f.mapping(f.digest),
-}
+        f.require(has_labels[0] or found.max_loss is None, "'max_loss' stands without 'labels_digest'")
+        f.require((found.loss == SQUARED) == (found.loss_range is not None), "'loss_range' does not fit 'loss'")
+        f.require((found.loss == COSTS) == bool(found.loss_costs), "'loss_costs' does not fit 'loss'")
+        is_stated = found.status == NON_INFERIOR
+        f.require(not is_stated or found.max_loss is not None, "'status' is NON_INFERIOR without 'max_loss'")
+        f.require(found.status != VALIDATED or found.max_loss is None, "'status' is VALIDATED with 'max_loss'")
+        return found
 
 
 def rows_digest(rows: Rows, n_features: int) -> str:

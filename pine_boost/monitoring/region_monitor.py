@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.model.forest import FloatArray
@@ -43,12 +44,12 @@ class Batch:
         After this batch.
     """
 
-    n_rows: int
-    n_inside: int
+    n_rows: f.Positive
+    n_inside: f.Count
     date: str
     name: str = ""
     digest: str = ""
-    evidence: float = 1.0
+    evidence: f.Size = 1.0
 
 
 @displayed

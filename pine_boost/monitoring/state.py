@@ -50,6 +50,8 @@ def from_json(document: str | bytes | Mapping[str, Any], region: Region) -> Regi
         for name, value in data.items():
             setattr(monitor, name, value)
         monitor.batches = list(monitor.batches)
+        for batch in monitor.batches:
+            require(batch.n_inside <= batch.n_rows, "a batch has more rows inside than rows")
         sums = {name: sum(getattr(batch, name) for batch in monitor.batches) for name in ("n_rows", "n_inside")}
         for name, kept in sums.items():
             stated = getattr(monitor, name)
@@ -61,29 +63,13 @@ def from_json(document: str | bytes | Mapping[str, Any], region: Region) -> Regi
     return monitor
 
 
-def _batch(**fields: Any) -> Batch:
-    require(fields["n_inside"] <= fields["n_rows"], "a batch has more rows inside than rows")
-    return Batch(**fields)
-
-
-_COUNT = f.integer(0, 2**53)
 _FIELDS: dict[str, f.Reader] = {
     "region": f.digest,
     "level": f.SHARE,
-    **dict.fromkeys(("n_rows", "n_inside", "n_dropped"), _COUNT),
+    **dict.fromkeys(("n_rows", "n_inside", "n_dropped"), f.integer(0, 2**53)),
     **dict.fromkeys(("n_measured", "largest_evidence"), f.number(0)),
     "costs": f.mapping(f.number()),
-    "batches": f.sequence(
-        f.record(
-            {
-                "n_rows": f.integer(1, 2**53),
-                "n_inside": _COUNT,
-                **dict.fromkeys(("date", "name", "digest"), f.text()),
-                "evidence": f.number(0),
-            },
-            _batch,
-        )
-    ),
+    "batches": f.sequence(f.record_of(Batch)),
 }
 
 

@@ -7,13 +7,15 @@ what was proved about one model in one region.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digest import forest_digest
+from pine_boost.model.exact import ROW_LIMIT
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import States, StateSpace, build_space
@@ -81,14 +83,14 @@ class ServingMargin:
         Calibration rows that are plausible and at least ``distance`` from the pruned model's decision.
     """
 
-    pruned_digest: str
-    region_digest: str
+    pruned_digest: f.Digest
+    region_digest: f.Digest
     tau: int | None
-    distance: float
-    units: int
+    distance: f.Size
+    units: Annotated[int, f.integer(0, ROW_LIMIT)]
     proofs: tuple[tuple[str, str], ...]
-    n_cal: int = 0
-    n_inside: int = 0
+    n_cal: f.Count = 0
+    n_inside: f.Count = 0
 
     def require_region(self, digest: str, tau: int | None) -> None:
         """Raise InvalidInputError unless the margin was proved in this region or in one that contains it."""

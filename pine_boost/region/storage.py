@@ -114,9 +114,7 @@ _FIELDS: dict[str, f.Reader] = {
     "cuts": f.sequence(f.number()),
     "n_outputs": f.integer(1, 2**31 - 1),
     "thresholds": f.sequence(f.number()),
-    "overlap": f.optional(
-        f.record({"n_rows": _COUNT, "n_seen": _COUNT, "n_expected": f.number(0), "p_value": f.number(0, 1)}, Overlap)
-    ),
+    "overlap": f.optional(f.record_of(Overlap)),
     "model_digest": f.digest,
     "nesting": f.optional(f.record({"share": f.SHARE, "tau": f.integers(*_SCORES), "delta": f.floats()}, RegionLadder)),
 }

@@ -45,10 +45,10 @@ class Overlap:
         Bound on the probability of at least this many by chance, had the rows of both been shuffled.
     """
 
-    n_rows: int
-    n_seen: int
-    n_expected: float
-    p_value: float
+    n_rows: f.Count
+    n_seen: f.Count
+    n_expected: f.Size
+    p_value: f.Part
 
     @property
     def share(self) -> float:
