@@ -317,18 +317,19 @@ def run_cell(cell: Cell) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, str]]) -> str:
-    """Leaves kept (median over data sets) and accuracy lost on test rows, by model and method."""
+    """Leaves kept and accuracy lost on test rows, by model and method; cells without an answer do not count."""
     lines = []
     for model, method in product(MODELS, METHODS):
         own = [row for row in rows if (row["model"], row["method"]) == (model, method)]
+        if METHODS[method] is by_levels:  # two classes only
+            own = [row for row in own if not row["status"]]
         if not own:
             continue
         kept = [float(row["leaves_kept"]) for row in own]
         lost = [float(row["test_before"]) - float(row["test_after"]) for row in own]
-        lines.append(
-            (model, method, len(own), f"{np.median(kept):.1f}", f"{np.mean(kept):.1f}", f"{np.mean(lost):.2f}")
-        )
-    header = ("model", "method", "cells", "leaves kept, % (median)", "(mean)", "test accuracy lost, points (mean)")
+        spread = f"{np.median(kept):.1f} ({min(kept):.1f} to {max(kept):.1f})"
+        lines.append((model, method, len(own), spread, f"{np.mean(lost):.2f}"))
+    header = ("model", "method", "data sets", "leaves kept, %", "test accuracy lost, points (mean)")
     return markdown(header, lines)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.accuracy import table as accuracy_table
 from benchmarks.data import ROOT
 from benchmarks.frames import Rows, markdown, texts, values
 from benchmarks.glance import DEFAULT, SMALL
@@ -209,12 +210,19 @@ def _spread(numbers: Sequence[float]) -> str:
     return f"{middle} ({low} to {high})"
 
 
+def kept_accuracy(results: Path) -> str:
+    """Leaves that are left if only accuracy must be kept."""
+    rows = read_rows(results / "accuracy.csv")
+    return _sourced(accuracy_table(rows) if rows else "", results, "accuracy", "accuracy.csv")
+
+
 SLOW_TESTS = Block("docs/robustness.md", "slow tests", slow_tests)
 DOCS = (
     Block("docs/compress.md", "compressed models", compressed),
     Block("docs/guarded.md", "guarded models", guarded),
     Block("docs/fast-scoring.md", "proved scorers", scored),
     Block("docs/fast-scoring.md", "validated scorers", validated_scored),
+    Block("docs/comparison.md", "kept accuracy", kept_accuracy),
     Block("docs/fleet.md", "fleets", fleet),
     Block("docs/simplify.md", "simplified models", simplified),
     Block("docs/limits.md", "what to expect", what_to_expect),

@@ -1,16 +1,18 @@
 """Scoring with `accelerate_booster` beside every other engine (python -m benchmarks.scoring).
 
-Microseconds per call for 1, 100 and 100 000 rows, best of calls taken in turns, one thread (and all cores for the
-scorer); the share of the trees that a row meets; what building and checking take. Every class is compared with the
-native ``predict``; a difference ends the run.
+Microseconds per call for 1, 100 and 100 000 rows, best of calls taken in turns, in one thread, then in all; the
+share of the trees that a row meets; what building and checking take. Every class is compared with the native
+``predict``; a difference ends the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +65,14 @@ def train(model: str, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
     return ensemble.RandomForestClassifier(n_estimators=200, n_jobs=1, random_state=0).fit(X, y)
 
 
-def engines(
-    model: Any, scorer: pine_boost.FastScorer, folder: Path, compiled: bool, all_cores: bool
-) -> Iterator[tuple[str, Predict]]:
-    """Everything that answers for a model, by name."""
+def engines(model: Any, scorer: pine_boost.FastScorer, folder: Path, compiled: bool) -> Iterator[tuple[str, Predict]]:
+    """Everything that answers for a model in one thread, by name."""
     yield "scorer", scorer.predict
-    if all_cores:
-        yield "scorer, all cores", pine_boost.FastScorer(scorer.parts, n_jobs=-1).predict
     yield "native predict", model.predict
     if not type(model).__module__.startswith("sklearn"):
         yield "native booster", native_predict(model)
+    if type(model).__module__.startswith("xgboost") and len(model.classes_) == 2:
+        yield "native prefix exit", prefix_exit(model)
     if hasattr(model, "booster_"):
         booster = model.booster_
         yield "pred_early_stop", lambda X: booster.predict(X, num_threads=1, pred_early_stop=True)
@@ -80,6 +80,50 @@ def engines(
     yield "onnxruntime", onnx_predict(model)
     if compiled:
         yield "tl2cgen", compiled_predict(model, input_type(model), folder)[0]
+
+
+def on_all_cores(model: Any, scorer: pine_boost.FastScorer) -> dict[str, Predict]:
+    """The scorer in one thread and in all, and the library in all, where it can be told."""
+    found = {"scorer": scorer.predict, "scorer, all cores": pine_boost.FastScorer(scorer.parts, n_jobs=-1).predict}
+    if hasattr(model, "booster_"):
+        found["native predict, all cores"] = lambda X: model.predict(X, num_threads=os.cpu_count())
+    elif hasattr(model, "get_booster"):
+        other = copy.deepcopy(model)
+        other.get_booster().set_param({"nthread": os.cpu_count()})
+        found["native predict, all cores"] = other.predict
+    elif hasattr(model, "n_jobs"):
+        found["native predict, all cores"] = copy.deepcopy(model).set_params(n_jobs=-1).predict
+    return found
+
+
+def prefix_exit(model: Any) -> Predict:
+    """XGBoost's margins of the first trees in training order; a row stops once the others cannot change its class."""
+    import xgboost
+
+    from pine_boost.parsers import read_model
+
+    booster, forest = model.get_booster(), read_model(model).forest
+    n_trees, leaves = forest.n_trees, forest.left < 0
+    tree = np.searchsorted(forest.tree_offset, np.flatnonzero(leaves), side="right") - 1
+    value = forest.value[leaves].reshape(-1)
+    least, largest = np.full(n_trees, np.inf), np.full(n_trees, -np.inf)
+    np.minimum.at(least, tree, value)
+    np.maximum.at(largest, tree, value)
+    ends = [n_trees // 8, n_trees // 4, n_trees // 2, 3 * n_trees // 4, n_trees]
+
+    def predict(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        margin, left, begin = np.zeros(len(X), dtype=np.float32), np.arange(len(X)), 0
+        for end in ends:
+            seen = xgboost.DMatrix(X[left]) if begin == 0 else xgboost.DMatrix(X[left], base_margin=margin[left])
+            margin[left] = booster.predict(seen, output_margin=True, iteration_range=(begin, end))
+            found = margin[left]
+            is_open = (found + least[end:].sum() <= 0.001) & (found + largest[end:].sum() >= -0.001)
+            left, begin = left[is_open], end
+            if not len(left):
+                break
+        return model.classes_[(margin > 0).astype(np.int64)]
+
+    return predict
 
 
 def onnx_predict(model: Any) -> Predict:
@@ -124,16 +168,28 @@ def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 raise SystemExit(f"{dataset} {name}: the scorer differs from the native predict")
             n_trees = scorer.parts.flat.n_trees
             work = float(scorer.trees_met(rows).mean()) / n_trees
+            cells = (dataset, name, n_trees, work, build)
             with tempfile.TemporaryDirectory() as folder:
-                named = dict(engines(model, scorer, Path(folder), options.compiled, not options.cpu_time))
+                named = dict(engines(model, scorer, Path(folder), options.compiled))
                 for batch in options.batches:
-                    predictors = [in_calls(one, batch) for one in named.values()]
-                    speeds = rows_per_second(predictors, calls(rows, batch), clock)
-                    times = dict(zip(named, (1e6 * batch / speed for speed in speeds), strict=True))
-                    for engine, microseconds in times.items():
-                        ratio = microseconds / times["scorer"]
-                        cells = (dataset, name, n_trees, work, build, engine, batch, microseconds, ratio)
-                        yield dict(zip(COLUMNS, cells, strict=True))
+                    # the reference predictor takes minutes there
+                    left_out = {"treelite gtil"} if batch > 1000 and n_trees > 100 else set()
+                    asked = {key: one for key, one in named.items() if key not in left_out}
+                    yield from measure(cells, asked, rows, batch, clock)
+            if max(options.batches) > 1000:  # threads count by the wall
+                yield from measure(cells, on_all_cores(model, scorer), rows, max(options.batches), time.perf_counter)
+
+
+def measure(
+    cells: tuple[Any, ...], named: dict[str, Predict], rows: npt.NDArray[Any], batch: int, clock: Callable[[], float]
+) -> Iterator[dict[str, Any]]:
+    """Time engines in turns, the scorer first."""
+    speeds = rows_per_second([in_calls(one, batch) for one in named.values()], calls(rows, batch), clock)
+    times = dict(zip(named, (1e6 * batch / speed for speed in speeds), strict=True))
+    for engine, microseconds in times.items():
+        if engine != "scorer" or clock is not time.perf_counter or "scorer, all cores" not in named:
+            ratio = microseconds / times["scorer"]
+            yield dict(zip(COLUMNS, (*cells, engine, batch, microseconds, ratio), strict=True))
 
 
 def format_row(row: dict[str, Any]) -> str:

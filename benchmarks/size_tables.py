@@ -47,13 +47,16 @@ def _heading(fit: str, indifference: str) -> str:
 
 
 def default_sizes(folder: Path) -> str:
-    """One line per library: leaves removed %, means over data sets and seeds."""
+    """One line per library: leaves removed %, median and range over the medians of the data sets."""
     proved, validated = read_proved(folder), read_validated(folder)
     questions = _questions(proved)
     lines = []
     for name, large, default in LIBRARIES:
         ours = where(validated, model=default)
-        cells = [_proved_in_short(where(proved, model=large, fit=f, indifference=i)) for f, i in questions]
+        cells = [
+            _in_short(where(proved, model=large, fit=fit, indifference=indifference), "leaf_pruning_rate")
+            for fit, indifference in questions
+        ]
         if not ours and set(cells) <= {"-"}:
             continue
         n_models = f"{len(ours)} on {len(texts(ours, 'dataset'))} data sets" if ours else "-"
@@ -61,10 +64,10 @@ def default_sizes(folder: Path) -> str:
             (
                 name,
                 *cells,
-                number(mean(ours, "leaves_gone")),
+                _in_short(ours, "leaves_gone"),
                 n_models,
                 number(mean(ours, "fidelity"), 2),
-                number(mean(ours, "sliced_gone")),
+                _in_short(ours, "sliced_gone"),
             )
         )
     header = (
@@ -78,19 +81,25 @@ def default_sizes(folder: Path) -> str:
     return markdown(header, lines) if lines else ""
 
 
-def _proved_in_short(rows: Rows) -> str:
-    if not rows:
-        return "-"
-    smaller = sum(row["status"] == "CERTIFIED" and float(row["pruning_rate"]) > 0 for row in rows)
-    removed = [float(row["leaf_pruning_rate"] or 0) for row in rows]
-    return f"{sum(removed) / len(rows):.1f} ({smaller} of {len(rows)} smaller)"
+def _by_dataset(rows: Rows, column: str) -> dict[str, float]:
+    """The median of every data set; what was refused or not proved counts as 0."""
+    return {
+        dataset: median(float(row[column] or 0) for row in where(rows, dataset=dataset))
+        for dataset in texts(rows, "dataset")
+    }
+
+
+def _in_short(rows: Rows, column: str) -> str:
+    found = _by_dataset(rows, column).values()
+    return f"{median(found):.1f} ({min(found):.1f} to {max(found):.1f})" if found else "-"
 
 
 def what_to_expect(folder: Path, n_libraries: int = len(LIBRARIES)) -> str:
-    """One line per size and call: what was removed in percent, median and range over data sets."""
+    """One line per size and call: times as fast, or what was removed, median and range over data sets."""
     small = where(read_rows(folder / "paper_leaf.csv"), depth=2, trees=30, objective="l0-leaf", alpha="0.1")
     proved, validated = where(read_proved(folder), fit="training"), read_validated(folder)
-    lines = [("30 trees of depth 2, XGBoost", "`prune_booster`, alpha 0.1", *_spread(small, "pruning_rate"))]
+    lines = [*_speeds(folder)]
+    lines += [("30 trees of depth 2, XGBoost", "`prune_booster`, alpha 0.1", *_spread(small, "pruning_rate"))]
     for name, large, default in LIBRARIES[1 : n_libraries + 1]:
         size = f"100 trees, default settings of {name}"
         for indifference, words in (("0", ""), (AUTO, ', `indifference="auto"`')):
@@ -103,16 +112,32 @@ def what_to_expect(folder: Path, n_libraries: int = len(LIBRARIES)) -> str:
 
 def _spread(rows: Rows, column: str) -> tuple[str, str, str, str]:
     """Median over the data sets, the lowest and the highest of them by name, and how many lost next to nothing."""
-    found = {
-        dataset: median(float(row[column] or 0) for row in where(rows, dataset=dataset))
-        for dataset in texts(rows, "dataset")
-    }
-    if not found:
-        return ("", "", "", "")
-    least, most = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+    found = _by_dataset(rows, column)
     few = sum(value < 5 for value in found.values())
-    named = (f"{found[name]:.0f} % ({name})" for name in (least, most))
-    return (f"{median(found.values()):.0f} %", *named, f"{few} of {len(found)}")
+    return (*_extremes(found, " %"), f"{few} of {len(found)}") if found else ("", "", "", "")
+
+
+def _extremes(found: dict[str, float], unit: str) -> tuple[str, str, str]:
+    least, most = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+    named = (f"{_rounded(found[name])}{unit} ({name})" for name in (least, most))
+    return (f"{_rounded(median(found.values()))}{unit}", *named)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
+
+
+def _speeds(folder: Path) -> list[tuple[str, str, str, str, str, str]]:
+    """How many times as fast as the library's own predict a proved scorer of default size is."""
+    native = where(read_rows(folder / "scoring.csv"), engine="native predict")
+    lines = []
+    for model, name in (("xgboost-100x6", "100 trees of depth 6, XGBoost"), ("lightgbm-100x31", "100 trees, LightGBM")):
+        for batch, words in (("1", "one row"), ("100000", "100 000 rows")):
+            own = where(native, model=model, batch=batch)
+            if own:
+                found = {row["dataset"]: float(row["times_as_fast"]) for row in own}
+                lines.append((name, f"`accelerate_booster`, {words}", *_extremes(found, "x"), "-"))
+    return lines
 
 
 def at_default_size(folder: Path, leaves_per_tree: float) -> dict[str, int]:

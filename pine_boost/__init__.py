@@ -1,4 +1,4 @@
-"""Smaller tree ensembles that provably predict the same class on in-distribution inputs."""
+"""Faster and smaller tree ensembles of the same kind, with a promise that can be checked."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

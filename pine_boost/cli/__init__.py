@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser = _Parser(
         prog="pine-boost",
-        description="Smaller tree ensembles that provably predict the same class.",
+        description="Faster and smaller tree ensembles, with a promise that can be checked.",
         epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 3 alarm of monitor, 1 error, "
         "130 interrupted (what was written is valid).",
     )

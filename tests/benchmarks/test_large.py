@@ -33,7 +33,7 @@ def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
     removed = float(runner.read_rows(out)[0]["leaf_pruning_rate"])
     assert "| data set | proved, region of training rows | seeds |" in text
     assert f"| Toy | {removed:.1f} | - |" in text
-    assert f"| XGBoost | {removed:.1f} ({int(removed > 0)} of 1 smaller) | - |" in text
+    assert f"| XGBoost | {removed:.1f} ({removed:.1f} to {removed:.1f}) | - |" in text
 
 
 def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, monkeypatch):

@@ -203,8 +203,8 @@ def test_training_rows_come_first_and_refusals_count_as_nothing(tmp_path: Path) 
         "training rows | proved, region of unseen rows | validated |"
     )
     assert line == (
-        "| XGBoost | 0.0 (0 of 2 smaller) | 15.0 (1 of 2 smaller) | 8.0 (1 of 1 smaller) | 60.0 "
-        "| 2 on 1 data sets | 99.50 | 20.0 |"
+        "| XGBoost | 0.0 (0.0 to 0.0) | 15.0 (0.0 to 30.0) | 8.0 (8.0 to 8.0) | 60.0 (60.0 to 60.0) "
+        "| 2 on 1 data sets | 99.50 | 20.0 (20.0 to 20.0) |"
     )
 
 
