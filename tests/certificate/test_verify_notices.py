@@ -128,7 +128,7 @@ def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(saved: Path,
 
 
 def _forged(saved: Path) -> tuple[Region, Certificate]:
-    """The region for alpha=0.8 sold as one for alpha=0.1, every digest written anew."""
+    """The region for alpha=0.8 sold as one for alpha=0.1, every digest rewritten."""
     region = Region.load(saved / "out" / "region.json")
     narrow = region.with_alpha(0.8)
     document = narrow.to_json()

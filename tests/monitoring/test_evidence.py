@@ -39,7 +39,7 @@ def test_the_evidence_is_a_supermartingale_up_to_the_limit(share: float) -> None
 
 
 def _outside(rng: np.random.Generator, n_streams: int) -> np.ndarray:
-    """Calibrate anew for every stream, then count live rows outside: (n_streams, n_batches)."""
+    """Recalibrate for every stream, then count live rows outside: (n_streams, n_batches)."""
     rank = int(np.ceil((N_CAL + 1) * (1 - ALPHA)))
     tau = np.sort(rng.random((n_streams, N_CAL)), axis=1)[:, rank - 1]
     return rng.binomial(BATCH, (1 - tau)[:, None], (n_streams, N_BATCHES))

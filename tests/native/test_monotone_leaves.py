@@ -1,4 +1,4 @@
-"""Models that were trained to rise or fall with a feature: leaf values chosen anew keep that."""
+"""Models that were trained to rise or fall with a feature: refitted leaf values keep that."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def leaves_from_the_original(
 
 
 def check_native(native: Any, X: np.ndarray, result: PruneResult) -> None:
-    """Native margins are the integers; no attack finds a changed class; proved anew."""
+    """Native margins are the integers; no attack finds a changed class; proved again."""
     pruned, forest = result.search.pruned, result.original.forest
     assert pruned is not None
     rows = np.vstack([X, edge_rows(forest, X, limit=100)])

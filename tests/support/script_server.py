@@ -2,7 +2,7 @@
 
 In comes a script and a folder; out goes what it printed. Importing xgboost, lightgbm, scikit-learn
 and the solvers costs two to three seconds in every fresh interpreter, so it happens once.
-pine_boost is not among them: every script imports it anew.
+pine_boost is not among them: every script imports it again.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         "",
         f"Run on {date.today().isoformat()} with `python -m tests.versions.matrix`: every model "
         "kind is trained, pruned (alpha 0.3), compared natively on in-region rows without "
-        "tolerance, saved, read back, and its certificate proved anew by `verify`, in virtual "
+        "tolerance, saved, read back, and its certificate proved again by `verify`, in virtual "
         "environments of their own. A cell gives the trees before and after, and the number of "
         "in-region rows compared.",
         "",
