@@ -16,6 +16,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, OutputError, UnsupportedModelError
 from pine_boost.files import MODEL_LIMIT, read_limited, require_size
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.parsers.traits import LIBRARIES, traits_of
 
@@ -29,7 +30,12 @@ ACCEPTED = (
 
 
 def read_model(
-    model: Any, *, threshold: float | Sequence[float] | None = None, trust_pickle: bool = False, decision: str = "class"
+    model: Any,
+    *,
+    threshold: float | Sequence[float] | None = None,
+    trust_pickle: bool = False,
+    decision: str = "class",
+    digest: str | None = None,
 ) -> Model:
     """Read a tree ensemble exactly, whichever supported library it comes from.
 
@@ -48,6 +54,9 @@ def read_model(
         What the model must decide. ``"class"`` refuses regressors and rankers without a
         threshold; ``"value"`` reads them with an empty `Decision`, no classes and one output,
         their raw margin. A classifier is read the same way by both.
+    digest : str, optional
+        `forest_digest` of the model that a record names. A file that CatBoost saved of that model, and would not load
+        as the same, is read as that model. Any other model is read as without it: the caller compares digests.
 
     Returns
     -------
@@ -82,7 +91,14 @@ def read_model(
     else:
         library = _library_of(model)
         _refuse_pipeline(model)
-    return traits_of(library).read(model, threshold=threshold, decision=decision)
+    traits = traits_of(library)
+    parsed = traits.read(model, threshold=threshold, decision=decision)
+    if digest is None or traits.read_saved is None or not isinstance(model, bytes):
+        return parsed
+    if forest_digest(parsed.forest) == digest:
+        return parsed
+    saved = traits.read_saved(model, threshold=threshold, decision=decision)
+    return saved if forest_digest(saved.forest) == digest else parsed
 
 
 def _require_same(model: Model, threshold: Any, decision: str) -> None:

@@ -32,6 +32,8 @@ TESTED_VERSIONS = {
     "lightgbm": ((4, 0), (4, 7)),
     "sklearn": ((1, 6), (1, 9)),
 }
+# the kind of a file that was read by `Traits.read_saved`
+SAVED_KIND = "file, read as the live model that it was saved from"
 _warned: set[tuple[str, str]] = set()
 
 
@@ -103,6 +105,12 @@ class Traits:
         Converts a column's name to the form that the model stores.
     category_key : callable
         Converts a category of a table to what the model stores; raises if it takes no such value.
+    probabilities : callable or None
+        ``probabilities(model, native, X)``: native probabilities, one column per class. None if they are what
+        ``predict_proba`` of the live object returns, or without it follow from the objective by its plain link.
+    read_saved : callable or None
+        As ``read`` for a file, but as the live model that it was saved from. None if a library loads exactly what it
+        saved; otherwise `read_model` uses it where a record names that live model.
     takes_codes : bool
         Whether every model accepts a plain matrix of category codes.
     refuses_unknown_categories : bool
@@ -136,6 +144,8 @@ class Traits:
     reader: Callable[[Comparison], Reader]
     column_name: Callable[[str], str] = str
     category_key: Callable[[Any], Any] = plain_key
+    probabilities: Callable[[Model, Any, Any], FloatArray] | None = None
+    read_saved: Callable[..., Model] | None = None
     takes_codes: bool = False
     refuses_unknown_categories: bool = False
     sums_from_zero: bool = False

@@ -10,6 +10,7 @@ import numpy as np
 
 from pine_boost.budget import Budget
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claims import saved_remarks
 from pine_boost.certificate.verification import TO_THE_END, Verification, prove_again
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import predict_in_child
@@ -70,11 +71,11 @@ def verify(
     if not isinstance(certificate, Certificate):
         certificate = Certificate.load(certificate)
     models, remark = [], ""
-    for model in (original, pruned):
+    for model, digest in ((original, certificate.original_digest), (pruned, certificate.pruned_digest)):
         if isinstance(model, Model):
             models.append(model)
             continue
-        given = read_named_model(model, certificate.thresholds, trust_pickle=trust_pickle)
+        given = read_named_model(model, certificate.thresholds, digest, trust_pickle=trust_pickle)
         models.append(given.parsed)
         if model is original:
             remark = given.remark
@@ -90,7 +91,8 @@ def verify(
         tables=(X_fit, X_cal),
         replay=predict_in_child,
     )
-    return replace(verdict, remarks=(*verdict.remarks, remark)) if remark else verdict
+    remarks = (remark,) * bool(remark) + saved_remarks(models[0])
+    return replace(verdict, remarks=(*verdict.remarks, *remarks)) if remarks else verdict
 
 
 def _in_memory(X: Any, region: Region) -> Any:

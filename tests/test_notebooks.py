@@ -10,11 +10,18 @@ import numpy as np
 import pytest
 
 import pine_boost
+from pine_boost.fleet.run import FleetResult
+from pine_boost.installation import Installation
 from pine_boost.notebooks import table_html, text_html
+from pine_boost.parity import ModelComparison
+from pine_boost.pipelines.wrapped_result import WrappedResult
+from pine_boost.scoring.scorer_verification import ScorerVerification
 
 RESULTS = [
-    *("PruneResult", "CompressResult", "AccelerateResult", "SimplifyResult", "SweepResult", "AlphaSelection"),
-    *("Survey", "Evaluation", "Verification", "CompressionVerification", "ScorerVerification", "FleetResult"),
+    *(pine_boost.PruneResult, pine_boost.CompressResult, pine_boost.AccelerateResult, pine_boost.SimplifyResult),
+    *(pine_boost.SweepResult, pine_boost.AlphaSelection, pine_boost.Survey, pine_boost.Evaluation),
+    *(pine_boost.Verification, pine_boost.CompressionVerification, ScorerVerification, FleetResult),
+    *(WrappedResult, ModelComparison, Installation),
 ]
 
 
@@ -44,12 +51,11 @@ def text_of(page: str) -> str:
     return parser.text
 
 
-@pytest.mark.parametrize("name", [name for name in RESULTS if hasattr(pine_boost, name)])
-def test_every_result_has_html_and_a_text_of_its_own(name: str) -> None:
-    kind = getattr(pine_boost, name)
+@pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
+def test_every_result_has_html_and_a_text_of_its_own(kind: type) -> None:
     assert dataclasses.is_dataclass(kind)
-    assert hasattr(kind, "_repr_html_"), name
-    assert kind.__str__ is not object.__str__, name
+    assert hasattr(kind, "_repr_html_")
+    assert kind.__str__ is not object.__str__
 
 
 def test_text_becomes_paragraphs_lists_and_an_exact_statement_on_demand() -> None:

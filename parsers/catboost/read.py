@@ -20,6 +20,7 @@ from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
 from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, read_document
 from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
+from pine_boost.parsers.traits import SAVED_KIND
 
 FILE_KIND = "catboost file"
 PROBABILITY_LOSSES = ("Logloss", "CrossEntropy")
@@ -78,6 +79,14 @@ def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = Non
         document = read_document(native_json(model), live=True)
     forest = _build_forest(document, threshold, decision == "value")
     return Model(forest, kind, native, document)
+
+
+def read_saved_catboost(
+    contents: bytes, *, threshold: float | Sequence[float] | None = None, decision: str = "class"
+) -> Model:
+    """Read the JSON that CatBoost wrote as the live model that it was saved from; CatBoost loads it an ulp off."""
+    document = read_document(contents, live=True)
+    return Model(_build_forest(document, threshold, decision == "value"), SAVED_KIND, None, document)
 
 
 def _kind_of(model: Any) -> str:

@@ -19,7 +19,13 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.catboost.category_hash import CODED, category_hash, category_key
 from pine_boost.parsers.catboost.document import CatboostDocument, read_document
-from pine_boost.parsers.catboost.read import PROBABILITY_LOSSES, native_json, read_catboost
+from pine_boost.parsers.catboost.read import (
+    PROBABILITY_LOSSES,
+    SEVERAL_LOSSES,
+    native_json,
+    read_catboost,
+    read_saved_catboost,
+)
 from pine_boost.parsers.catboost.write import write_document
 from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas, index_of
 
@@ -103,6 +109,14 @@ def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
     return margins.reshape(-1, model.forest.n_outputs), 0.0
 
 
+def _probabilities(model: Model, native: Any, X: Any) -> FloatArray:
+    if model.forest.objective not in (*PROBABILITY_LOSSES, *SEVERAL_LOSSES):
+        raise UnsupportedModelError(
+            f"{model.kind} with the loss {model.forest.objective!r} has no probabilities; use predict."
+        )
+    return np.asarray(_predict(model, native, X, "Probability"), dtype=np.float64)
+
+
 def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
     if any(model.forest.feature_categories):
         coded, twin = table(), _twin(model.document)
@@ -147,6 +161,8 @@ TRAITS = Traits(
     facts=_facts,
     reader=lambda _: Reader.CATBOOST,
     category_key=category_key,
+    probabilities=_probabilities,
+    read_saved=read_saved_catboost,
     sums_from_zero=True,
     keeps_whole_sets=True,
 )

@@ -14,11 +14,12 @@ from pine_boost.model.digits import decimals_down, exactly, percent_down, percen
 from pine_boost.model.exact import LINK_ERROR, certain_distance
 from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.options import as_call, as_command, as_flag, as_keyword, counted, plural
+from pine_boost.parsers.traits import SAVED_KIND
 from pine_boost.region.conformal import Coverage, coverage_floor
 
 if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate
-    from pine_boost.model.forest import Forest
+    from pine_boost.model.forest import Forest, Model
 
 CONFIDENCE = 0.95
 
@@ -419,6 +420,17 @@ def beyond_claim(needed: int | None, certified: int, n_rows: int, alpha: float, 
 
 
 # -- models with layers around the ensemble, guarded models, lossless simplification ------------
+
+
+SAVED_MODEL = (
+    "the live model that the file of the original was saved from; the library itself loads that file with other last "
+    "digits"
+)
+
+
+def saved_remarks(original: Model) -> tuple[str, ...]:
+    """What to know if the original was given as a file that its library does not load as what it saved."""
+    return (f"This is about {SAVED_MODEL}.",) if original.kind == SAVED_KIND else ()
 
 
 def layers_remark(kinds: Sequence[str], inner: str, decides: bool) -> str:

@@ -59,7 +59,7 @@ def read_saved(folder: str | os.PathLike[str]) -> Saved:
 def read_named(model: Any, certificate: Certificate, digest: str, trust_pickle: bool) -> Model:
     """A model of a certificate, refused if it is not the one of this digest."""
     thresholds = certificate.thresholds or None
-    parsed = read_model(model, threshold=thresholds, trust_pickle=trust_pickle)
+    parsed = read_model(model, threshold=thresholds, trust_pickle=trust_pickle, digest=digest)
     if forest_digest(parsed.forest) != digest:
         which = "original" if digest == certificate.original_digest else "pruned"
         name = model if isinstance(model, (str, os.PathLike)) else f"The {which} model given"

@@ -6,11 +6,12 @@ The region of a certified result is the guard; with --val it is the margin of th
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import flags
+from pine_boost.cli.saved_input import read_compression, read_original
 
 EXAMPLES = """examples:
   pine-boost guard pruned --original model.json -o scorer
@@ -54,24 +55,15 @@ def main(arguments: argparse.Namespace) -> int:
 def _read_result(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """The original, and the result with it."""
     from pine_boost.compression.record import RECORD
-    from pine_boost.pipelines.given import read_named_model
 
-    folder, trust = Path(arguments.result), arguments.trust_pickle
-    if not (folder / RECORD).is_file():
-        from pine_boost.certificate.saved import read_saved
-        from pine_boost.result import PruneResult
+    folder = Path(arguments.result)
+    if (folder / RECORD).is_file():
+        given, result = read_compression(arguments, folder)
+        return given, given.wrapper.rewrap(result)
+    from pine_boost.certificate.saved import read_saved
+    from pine_boost.result import PruneResult
 
-        stored = read_saved(folder).certificate.thresholds
-        given = read_named_model(arguments.original, stored, trust_pickle=trust)
-        proved = PruneResult.load(folder, given.wrapper.inner, trust_pickle=trust)
-        return given, given.wrapper.rewrap(proved)
-    from pine_boost.compression.compress_result import CompressResult
-    from pine_boost.errors import CertificateMismatch
-    from pine_boost.model.digest import forest_digest
-
-    result = CompressResult.load(folder, trust_pickle=trust)
-    record = result.record
-    given = read_named_model(arguments.original, record.thresholds, decision="value", trust_pickle=trust)
-    if forest_digest(given.parsed.forest) != record.original_digest:
-        raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
-    return given, given.wrapper.rewrap(replace(result, original=given.parsed))
+    stated = read_saved(folder).certificate
+    given = read_original(arguments, arguments.original, stated.thresholds, stated.original_digest)
+    proved = PruneResult.load(folder, given.wrapper.inner, trust_pickle=arguments.trust_pickle)
+    return given, given.wrapper.rewrap(proved)

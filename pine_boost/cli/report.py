@@ -58,7 +58,8 @@ def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
     from pine_boost.result import PruneResult
 
     saved = read_saved(folder)
-    given = read_original(arguments, arguments.original, saved.certificate.thresholds)
+    stated = saved.certificate
+    given = read_original(arguments, arguments.original, stated.thresholds, stated.original_digest)
     X = _rows(arguments, given, saved.region.schema)
     beside = folder.resolve().parent / SWEEP_JSON  # the folder may belong to a sweep
     curve = read_table(beside) if beside.is_file() else []

@@ -13,14 +13,14 @@ from pine_boost.errors import CertificateMismatch, InvalidInputError
 
 
 def read_original(
-    arguments: argparse.Namespace, model: Any, thresholds: Sequence[float], decision: str = "class"
+    arguments: argparse.Namespace, model: Any, thresholds: Sequence[float], digest: str, decision: str = "class"
 ) -> Any:
-    """A named model with the thresholds of a saved result; None without a name."""
+    """A named model with the thresholds of a saved result about the model of ``digest``; None without a name."""
     from pine_boost.pipelines.given import read_named_model
 
     if model is None:
         return None
-    return read_named_model(model, thresholds, trust_pickle=arguments.trust_pickle, decision=decision)
+    return read_named_model(model, thresholds, digest, trust_pickle=arguments.trust_pickle, decision=decision)
 
 
 def read_prepared(path: str, given: Any, schema: Any, label: str | None = None) -> Any:
@@ -35,10 +35,11 @@ def read_compression(arguments: argparse.Namespace, folder: Path) -> tuple[Any, 
     from pine_boost.model.digest import forest_digest
 
     result = CompressResult.load(folder, trust_pickle=arguments.trust_pickle)
-    given = read_original(arguments, arguments.original, result.record.thresholds, "value")
+    record = result.record
+    given = read_original(arguments, arguments.original, record.thresholds, record.original_digest, "value")
     if given is None:
         return None, result
-    if forest_digest(given.parsed.forest) != result.record.original_digest:
+    if forest_digest(given.parsed.forest) != record.original_digest:
         raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
     return given, replace(result, original=given.parsed)
 
@@ -90,7 +91,7 @@ def read_region(arguments: argparse.Namespace) -> NamedRegion:
             f"A model with layers around the ensemble was pruned (see {beside / WHOLE_MODEL}), such as a Pipeline "
             "whose first steps prepare the rows; name that model with --model."
         )
-    given = read_original(arguments, arguments.model, region.thresholds)
+    given = read_original(arguments, arguments.model, region.thresholds, region.model_digest)
     if given is not None and (beside / CERTIFICATE).is_file():
         certificate = Certificate.load(beside / CERTIFICATE)
         is_about = certificate.region_fingerprint == region.fingerprint()

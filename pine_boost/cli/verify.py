@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pine_boost.cli import flags
+from pine_boost.cli.saved_input import read_original
 
 if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
@@ -86,16 +87,14 @@ def _verify_scorer(arguments: argparse.Namespace) -> int:
     """Prove the exits of a scorer again, or count its validation rows again."""
     from dataclasses import asdict
 
-    from pine_boost.pipelines.given import read_named_model
     from pine_boost.scoring.scorer_folder import read_manifest
     from pine_boost.scoring.scorer_verification import verify_scorer
 
     X_val = None
     if arguments.val is not None:
-        thresholds = read_manifest(arguments.pruned)["thresholds"]
-        original = read_named_model(
-            arguments.original, thresholds, trust_pickle=arguments.trust_pickle, decision="value"
-        )
+        manifest = read_manifest(arguments.pruned)
+        named = (manifest["thresholds"], manifest["model_digest"])
+        original = read_original(arguments, arguments.original, *named, "value")
         X_val = flags.read_rows(arguments.val, original)
     verdict = verify_scorer(arguments.original, arguments.pruned, X_val, trust_pickle=arguments.trust_pickle)
     flags.answer(arguments, asdict(verdict), verdict.summary())
@@ -110,7 +109,6 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
     from pine_boost.compression.record import RECORD, read_record
     from pine_boost.compression.recount import verify_compression
     from pine_boost.errors import InvalidInputError
-    from pine_boost.pipelines.given import read_named_model
 
     if arguments.val is None:
         raise InvalidInputError(
@@ -118,9 +116,7 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
         )
     compressed = model_path(given) if given.is_dir() else given
     record = read_record(compressed.parent / RECORD)
-    original = read_named_model(
-        arguments.original, record.thresholds, trust_pickle=arguments.trust_pickle, decision="value"
-    )
+    original = read_original(arguments, arguments.original, record.thresholds, record.original_digest, "value")
     original.wrapper.require_own_probabilities(record.tolerance)
     _check_whole_model(arguments, compressed.parent, record.files, record.compressed_digest, record)
     X_val, y_val = flags.read_labelled(arguments.val, original, arguments.label)
@@ -138,7 +134,6 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     from pine_boost.certificate.certificate import Certificate
     from pine_boost.certificate.saved import CERTIFICATE, REGION, model_path
     from pine_boost.errors import InvalidInputError
-    from pine_boost.pipelines.given import read_named_model
     from pine_boost.verifying import verify
 
     pruned = model_path(place) if place.is_dir() else place
@@ -148,7 +143,7 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
         if not path.is_file():
             raise InvalidInputError(f"{path} does not exist; name it with --{path.stem}.")
     stated = Certificate.load(certificate)
-    given = read_named_model(arguments.original, stated.thresholds, trust_pickle=arguments.trust_pickle)
+    given = read_original(arguments, arguments.original, stated.thresholds, stated.original_digest)
     _check_whole_model(arguments, pruned.parent, stated.files, stated.pruned_digest, stated)
     X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.fit, arguments.cal))
     verdict = verify(
@@ -173,7 +168,6 @@ def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, 
     from pine_boost.errors import CertificateMismatch
     from pine_boost.files import MODEL_LIMIT, read_limited
     from pine_boost.model.digest import forest_digest
-    from pine_boost.pipelines.given import read_named_model
     from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 
     path = folder / WHOLE_MODEL
@@ -182,7 +176,7 @@ def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, 
     contents = read_limited(path, MODEL_LIMIT, "model file")
     if digests({WHOLE_MODEL: contents})[WHOLE_MODEL] != files[WHOLE_MODEL]:
         raise CertificateMismatch(f"{path} was changed after it was written (its digest differs).")
-    whole = read_named_model(path, stated.thresholds, trust_pickle=arguments.trust_pickle, decision="value")
+    whole = read_original(arguments, path, stated.thresholds, digest, "value")
     if forest_digest(whole.parsed.forest) != digest:
         raise CertificateMismatch(f"{path} holds another model than the certificate names.")
 

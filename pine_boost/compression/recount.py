@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED, bound_in_words
+from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED, bound_in_words, saved_remarks
 from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.compression.fixed_sequence import judge, lower_bound
 from pine_boost.compression.goal import Answers, Goal, count_beyond, native_probabilities
@@ -178,7 +178,7 @@ def verify_compression(
         confidence=record.confidence,
         status=record.status,
         losses=() if loss is None else tuple(float(loss.of(answer).mean()) for answer in answers),
-        remarks=(*found, _trusted(record, loss)),
+        remarks=(*found, *saved_remarks(before), _trusted(record, loss)),
         seconds=time.monotonic() - started,
     )
 
@@ -244,7 +244,8 @@ def _trusted(record: CompressionRecord, loss: Loss | None) -> str:
 def _read(model: Any, record: CompressionRecord, digest: str, name: str, trust_pickle: bool) -> Model:
     parsed: Model = model
     if not isinstance(model, Model):
-        parsed = read_model(model, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle)
+        thresholds = record.thresholds or None
+        parsed = read_model(model, threshold=thresholds, decision="value", trust_pickle=trust_pickle, digest=digest)
         try_in_child(parsed)
     if forest_digest(parsed.forest) != digest:
         raise CertificateMismatch(f"The {name} model is not the one that the record names.")

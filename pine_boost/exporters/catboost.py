@@ -14,7 +14,6 @@ import numpy as np
 from pine_boost.exporters import Smaller
 from pine_boost.model.forest import Model
 from pine_boost.parsers.catboost.document import CatboostDocument
-from pine_boost.parsers.catboost.read import FILE_KIND
 from pine_boost.parsers.catboost.traits import load_as
 from pine_boost.parsers.catboost.write import write_document
 
@@ -57,6 +56,6 @@ def _constant(document: CatboostDocument) -> CatboostDocument:
 
 def _finish(model: Model, document: CatboostDocument) -> Any:
     """Turn a document into the kind of model that was read."""
-    if model.kind == FILE_KIND:
+    if model.native is None:
         return write_document(document)
     return load_as(type(model.native), document)

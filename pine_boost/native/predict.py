@@ -126,6 +126,9 @@ def _ask_matrix(ask: Ask, model: Model, schema: InputSchema, matrix: FloatArray)
 
 def predict_probabilities(model: Model, X: Any) -> FloatArray:
     """Return ``predict_proba``, or what a booster's ``predict`` returns, one column per class."""
+    traits = traits_of(model.forest.library)
+    if traits.probabilities is not None:
+        return ask_native(traits.probabilities, model, X)
     if hasattr(model.native, "predict_proba"):
         return ask_native(_own_probabilities, model, X)
     return linked_probabilities(model, predict_margins(model, X)[0])

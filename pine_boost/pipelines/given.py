@@ -87,9 +87,11 @@ def read_given(
 
 
 def read_named_model(
-    model: Any, thresholds: Sequence[float], *, trust_pickle: bool = False, decision: str = "class"
+    model: Any, thresholds: Sequence[float], digest: str, *, trust_pickle: bool = False, decision: str = "class"
 ) -> GivenModel:
     """Read a model that a certificate names, with the thresholds of the certificate.
+
+    Another model is read all the same; the caller compares digests.
 
     Raises
     ------
@@ -107,7 +109,7 @@ def read_named_model(
             f"the certificate is about {stored!r}: it is another model, or its threshold or "
             "calibrator was changed."
         )
-    parsed = read_model(wrapper.inner, threshold=wrapper.threshold, decision=decision)
+    parsed = read_model(wrapper.inner, threshold=wrapper.threshold, decision=decision, digest=digest)
     return GivenModel(source, wrapper, parsed)
 
 

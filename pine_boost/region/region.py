@@ -284,7 +284,7 @@ class Region:
         """The Forest of the original model; raises if the model is another one."""
         if model is None:
             return None
-        forest = _forest_of(model, self.thresholds)
+        forest = _forest_of(model, self.thresholds, self.model_digest)
         if forest.n_features != self.space.n_features or forest.n_outputs != self.n_outputs:
             raise InvalidInputError(
                 f"The model has {forest.n_features} features and {forest.n_outputs} outputs, "
@@ -311,12 +311,12 @@ class Region:
         return Decision(self.cuts).distance(read)
 
 
-def _forest_of(model: Any, thresholds: tuple[float, ...]) -> Forest:
+def _forest_of(model: Any, thresholds: tuple[float, ...], digest: str | None = None) -> Forest:
     if isinstance(model, Forest):
         return model
     if isinstance(model, Model):
         return model.forest
     from pine_boost.parsers import read_model
 
-    forest: Forest = read_model(model, threshold=thresholds or None).forest
+    forest: Forest = read_model(model, threshold=thresholds or None, digest=digest).forest
     return forest

@@ -148,10 +148,16 @@ class FastScorer:
         Raises
         ------
         UnsupportedModelError
-            The model has no probabilities.
+            The model has no probabilities, or several classes and is CatBoost's.
         """
         rule, native = self.parts.probability, self.parts.native
         if rule.form == "none":
+            if self.parts.schema.reader is Reader.CATBOOST and native.value.shape[1] > 1:
+                raise UnsupportedModelError(
+                    "A scorer gives no probabilities of several classes for CatBoost: CatBoost has an exp of its own, "
+                    "which a scorer does not repeat bit for bit. Use predict or decision_function, which are exact, or "
+                    "predict_proba of the CatBoost model."
+                )
             raise UnsupportedModelError("This model has no probabilities; use predict or decision_function.")
         if rule.form in ("softmax", "votes"):
             found = _softmax(self._scores(X, None), rule.form, native)

@@ -13,7 +13,7 @@ import numpy as np
 
 from pine_boost import json_fields as f
 from pine_boost import kernels
-from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, scorer_claim, statement_claim
+from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, SAVED_MODEL, VALIDATED, scorer_claim, statement_claim
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, Goal
 from pine_boost.compression.record import rows_digest
@@ -26,7 +26,7 @@ from pine_boost.model.forest import Forest, Model
 from pine_boost.notebooks import displayed, text_html
 from pine_boost.options import counted
 from pine_boost.parsers import open_pickle, read_model
-from pine_boost.parsers.traits import warn_if_untested
+from pine_boost.parsers.traits import SAVED_KIND, warn_if_untested
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.proof.exits import faults_of, truncation_faults
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
@@ -147,7 +147,7 @@ def verify_scorer(
         )
     outer = unwrap(open_pickle(model, trust_pickle))
     thresholds = tuple(manifest["thresholds"]) or None if outer.threshold is None else outer.threshold
-    parsed = read_model(outer.inner, threshold=thresholds, decision="value")
+    parsed = read_model(outer.inner, threshold=thresholds, decision="value", digest=manifest["model_digest"])
     require_own_predict(parsed)
     tested = _tested(manifest)
     versions = manifest["facts"].get("versions")
@@ -236,6 +236,8 @@ def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Ite
         yield f"that the steps in {LAYERS} are those of the model around its trees"
     if list(parts.classes) != list(parsed.forest.classes):
         yield f"that the labels are {', '.join(map(repr, parts.classes))[:200]}, which the model file does not hold"
+    if parsed.kind == SAVED_KIND:
+        yield f"that the model in use is {SAVED_MODEL}"
     yield f"how the scorer was made: {', '.join(HOW_IT_WAS_MADE)}"
 
 

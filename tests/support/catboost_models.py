@@ -26,6 +26,7 @@ KINDS = {
     "3 classes": lambda: built("cat 3 classes")[0],
     "lossguide": lambda: built("cat lossguide")[0],
     "one against all": lambda: fitted("CatBoostClassifier", loss_function="MultiClassOneVsAll"),
+    "depthwise binary": lambda: fitted("CatBoostClassifier", grow_policy="Depthwise"),
     "depthwise": lambda: fitted("CatBoostClassifier", loss_function="MultiClass", grow_policy="Depthwise"),
     "regressor": lambda: fitted("CatBoostRegressor"),
     "poisson": lambda: fitted("CatBoostRegressor", loss_function="Poisson", grow_policy="Lossguide"),
