@@ -1,7 +1,7 @@
 """Random forests as real models of the libraries, so that needles can be replayed natively.
 
 In comes a Forest in the manner of a library; out goes the Model that was read back from a real
-XGBoost document, LightGBM text or scikit-learn estimator with these trees. Intercepts must be 0.
+XGBoost document, CatBoost JSON, LightGBM text or scikit-learn estimator with these trees. Intercepts must be 0.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ import numpy as np
 
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import MissingRule, SplitKind
+from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
+from pine_boost.parsers.catboost.category_hash import category_hash
+from pine_boost.parsers.catboost.document import CatboostDocument, Feature
+from pine_boost.parsers.catboost.write import write_document as write_catboost
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.trees import Trees
 from pine_boost.parsers.xgboost.write import write_document
-from tests.support.forests import HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner
+from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
+from tests.adversary.needles import nan_goes_left
+from tests.support.forests import CATBOOST, HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner
 
 N_CATEGORIES = 3
 
@@ -26,7 +33,7 @@ N_CATEGORIES = 3
 def native_model(forest: Forest, manner: Manner, category: int | None) -> Model:
     """The forest as the library itself holds it; ``category`` is its categorical column."""
     assert not forest.intercept.any()
-    writers = {XGBOOST: _xgboost, LIGHTGBM: _lightgbm, SKLEARN: _gradient, HISTOGRAM: _histogram}
+    writers = {CATBOOST: _catboost, XGBOOST: _xgboost, LIGHTGBM: _lightgbm, SKLEARN: _gradient, HISTOGRAM: _histogram}
     return read_model(writers[manner](forest, category))
 
 
@@ -34,6 +41,9 @@ def native_classes(model: Any, rows: FloatArray, n_classes: int) -> IntArray:
     """Classes by the library itself; ``model`` is an estimator, or a booster or its file."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict(rows), dtype=np.int64)
+    if isinstance(model, bytes) and model.startswith(b"{"):  # CatBoost's table needs names of categories
+        parsed = read_model(model)
+        return predict_classes(parsed, as_table(rows, schema_of(parsed.forest)))
     booster = load_native(model) if isinstance(model, bytes) else model
     if hasattr(booster, "inplace_predict"):
         predicted = np.asarray(booster.inplace_predict(rows, validate_features=False))
@@ -43,7 +53,9 @@ def native_classes(model: Any, rows: FloatArray, n_classes: int) -> IntArray:
 
 
 def load_native(contents: bytes) -> Any:
-    """The booster of the library whose file this is."""
+    """The booster of the library whose file this is; CatBoost's stays a file."""
+    if contents.startswith(b"{"):
+        return contents
     if contents.startswith(b"tree"):
         import lightgbm
 
@@ -97,6 +109,53 @@ def _xgboost(forest: Forest, category: int | None) -> bytes:
         leaf_vector_size=1,
     )
     return write_document(document, "ubj")
+
+
+def _catboost(forest: Forest, category: int | None) -> bytes:
+    features = []
+    for j in range(forest.n_features):
+        thresholds = forest.threshold[(forest.feature == j) & (forest.kind == SplitKind.NUMERIC)].astype(np.float32)
+        borders = np.unique(np.nextafter(thresholds, np.float32(-np.inf)))  # x < t is not x > border
+        codes = forest.feature_categories[j] if j == category else ()
+        hashes = tuple(category_hash(str(code)) for code in codes or ())
+        treatment = "AsFalse" if nan_goes_left(forest, j) else "AsTrue"
+        features.append(Feature(f"column {j}", j == category, borders, j != category, treatment, hashes))
+    start = np.cumsum([0, *(feature.n_splits for feature in features)])
+    is_leaf = forest.kind == SplitKind.LEAF
+    split = np.full(forest.n_nodes, -1)
+    for node in np.flatnonzero(~is_leaf):
+        j = forest.feature[node]
+        place = (
+            forest.categories_of(int(node))[0]
+            if j == category
+            else np.searchsorted(
+                features[j].borders, np.nextafter(np.float32(forest.threshold[node]), np.float32(-np.inf))
+            )
+        )
+        split[node] = start[j] + place
+    k = forest.n_outputs
+    value = np.zeros((forest.n_nodes, k))
+    value[np.arange(forest.n_nodes), forest.tree_output[forest.node_tree]] = forest.value[:, 0]
+    labels = list(range(max(2, k)))
+    loss = "Logloss" if k == 1 else "MultiClass"
+    classes = {"class_label_type": "Integer", "class_names": labels, "class_to_label": labels, "classes_count": 0}
+    document = CatboostDocument(
+        features=tuple(features),
+        info={"params": {"loss_function": {"type": loss, "params": {}}}, "class_params": classes},
+        loss=loss,
+        labels=tuple(labels),
+        cut=None,
+        symmetric=False,
+        offset=forest.tree_offset,
+        left=np.where(is_leaf, -1, forest.left),
+        right=np.where(is_leaf, -1, forest.right),
+        split=split,
+        value=value,
+        weight=is_leaf.astype(np.float64),
+        scale=1.0,
+        bias=np.zeros(k),
+    )
+    return write_catboost(document)
 
 
 _MISSING_BITS = {MissingRule.NAN_IS_ZERO: 0, MissingRule.ZERO_IS_MISSING: 4, MissingRule.DEFAULT: 8}

@@ -49,7 +49,15 @@ def exactly(forest: Forest, feature: int, value: float) -> list[Step]:
     else:
         low = float(np.nextafter(np.float32(value), np.float32(-np.inf)))
         high = float(np.float32(value))
-    return [Step(feature, low, to_left=False, nan_left=True), Step(feature, high, to_left=True, nan_left=False)]
+    sides = (True, False)
+    if forest.library == "catboost":  # NaN goes one way at all splits of a feature: past one of the two
+        sides = (nan_goes_left(forest, feature),) * 2
+    return [Step(feature, low, to_left=False, nan_left=sides[0]), Step(feature, high, to_left=True, nan_left=sides[1])]
+
+
+def nan_goes_left(forest: Forest, feature: int) -> bool:
+    """Where NaN goes at the splits of a feature of CatBoost."""
+    return bool(forest.default_left[forest.feature == feature].all())
 
 
 def only_nan(feature: int, threshold: float) -> list[Step]:
@@ -64,6 +72,8 @@ def only_unseen(forest: Forest, feature: int) -> list[Step]:
     """None of the codes that any split names."""
     nodes = np.flatnonzero((forest.feature == feature) & (forest.kind == SplitKind.CATEGORICAL))
     named = {int(code) for node in nodes for code in forest.categories_of(int(node))} | {0}
+    if forest.library == "catboost":  # one category a split
+        return [Step(feature, codes=(code,), to_left=True, nan_left=True) for code in sorted(named)]
     in_set_left = forest.library != "xgboost"
     # XGBoost: NaN goes with the named ones. LightGBM reads NaN as in no set, scikit-learn reads
     # an unknown category as missing: there both go the needle's way.
@@ -102,7 +112,7 @@ def add_needle(forest: Forest, path: list[Step], value: float, output: int = 0) 
         **{name: extended(name, column) for name, column in zip(names, columns, strict=False)},
         tree_offset=np.concatenate([forest.tree_offset, start + np.cumsum(sizes)]),
         missing=np.append(forest.missing, np.zeros(n_new, dtype=np.uint8)),
-        set_left=np.append(forest.set_left, np.full(n_new, forest.library != "xgboost")),
+        set_left=np.append(forest.set_left, np.full(n_new, forest.library not in ("xgboost", "catboost"))),
         category_offset=np.concatenate([forest.category_offset, forest.category_offset[-1] + counts]),
         category=np.concatenate([forest.category, np.array([c for codes in sets for c in codes], dtype=np.int32)]),
         value=np.concatenate([forest.value, np.array(columns[-1])[:, None]]),

@@ -30,7 +30,7 @@ from tests.adversary.needles import (
     only_unseen,
     with_tau,
 )
-from tests.support.forests import SKLEARN, Manner
+from tests.support.forests import CATBOOST, MANNERS, SKLEARN, Manner
 from tests.support.naive import Case, broken_rows, total_score
 
 PATHS = (
@@ -56,7 +56,9 @@ class Triple:
 
 
 def possible(kind: str, manner: Manner) -> bool:
-    """GradientBoosting knows neither missing values nor categories."""
+    """GradientBoosting knows neither missing values nor categories; NaN is never alone in CatBoost."""
+    if manner is CATBOOST:
+        return "NaN" not in kind
     return manner is not SKLEARN or kind in (*PATHS[:2], CORNER, BAND, TIE)
 
 
@@ -120,7 +122,7 @@ def _needled(
 def needle_leaf(forest: Forest, tree: int) -> int:
     """The only leaf of a needle that is not 0."""
     own = slice(int(forest.tree_offset[tree]), int(forest.tree_offset[tree + 1]))
-    return int(own.start + np.flatnonzero(forest.value[own, 0])[0])
+    return int(own.start + np.flatnonzero(forest.value[own].any(axis=1))[0])
 
 
 def _path(kind: str, rng: np.random.Generator, forest: Forest, number: float) -> list[Step]:
@@ -256,7 +258,8 @@ def _ties(manner: Manner, rng: np.random.Generator) -> Iterator[Triple]:
             continue  # the winner was ahead by just an eighth without the needle
         pruned = on_grid(model.forest)
         tied = pruned.value_int.copy()
-        tied[needle_leaf(model.forest, tree)] -= 2 ** (GRID - BASE_GRID)
+        leaf = needle_leaf(model.forest, tree)
+        tied[leaf] -= 2 ** (GRID - BASE_GRID) * (model.forest.value[leaf] != 0)  # a leaf may hold all classes
         pruned = replace(pruned, value_int=tied)
         if broken_rows(case, pruned).any():
             yield Triple(model, case, pruned, whole)
@@ -268,6 +271,4 @@ def _category(manner: Manner) -> int | None:
 
 
 def _number(manner: Manner) -> int:
-    from tests.support.forests import MANNERS
-
-    return MANNERS.index(manner)
+    return (*MANNERS, CATBOOST).index(manner)

@@ -15,9 +15,16 @@ from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND, SECOND_LP, So
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Proof
+from tests.support.forests import CATBOOST, HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST
 from tests.support.naive import Case
 
-NAMES = ["xgboost", "lightgbm", "gradient", "histogram"]
+ADVERSARIES = {
+    "xgboost": XGBOOST,
+    "lightgbm": LIGHTGBM,
+    "gradient": SKLEARN,
+    "histogram": HISTOGRAM,
+    "catboost": CATBOOST,
+}
 BOXES, LISTED, WALKED = "boxes", "every input", "every input by walks"
 Methods = tuple[SolverSetting | str, ...]  # a setting of CP-SAT, or one of the methods without a solver
 EVERY: Methods = (FIRST, FIRST_LP, SECOND, SECOND_LP, *THIRD, BOXES, LISTED, WALKED)

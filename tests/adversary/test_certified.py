@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,11 @@ from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.native_models import random_rows, small_models
 
 RandomForestClassifier = pytest.importorskip("sklearn.ensemble").RandomForestClassifier
-FILES = {"xgboost": ".json", "lightgbm": ".txt"}
+FILES: dict[str, Callable[[Any, Path], None]] = {
+    "xgboost": lambda model, path: model.get_booster().save_model(path.with_suffix(".json")),
+    "lightgbm": lambda model, path: model.booster_.save_model(path.with_suffix(".txt")),
+    "catboost": lambda model, path: model.save_model(str(path.with_suffix(".json")), format="json"),
+}
 FORMS: dict[str, dict[str, Any]] = {
     "trees": {},
     "leaf values": {"reweight": "leaf"},
@@ -68,12 +73,16 @@ def _attack(seed: int, n_rows: int, form: str, folder: Path | None = None) -> tu
     return n_tried, n_smaller
 
 
-def _files(model: Any, result: PruneResult, folder: Path, suffix: str) -> tuple[Any, ...]:
+def _files(model: Any, result: PruneResult, folder: Path, write: Callable[[Any, Path], None]) -> tuple[Any, ...]:
     """The original and everything that was saved, as files that know nothing of this process."""
     saved = result.save(folder, report=False)
-    original = folder / f"original{suffix}"
-    (model.get_booster() if suffix == ".json" else model.booster_).save_model(original)
-    return (original, next(saved.glob("model.*")), saved / "region.json", saved / "certificate.json")
+    write(model, folder / "original")
+    return (
+        next(saved.glob("original.*")),
+        next(saved.glob("model.*")),
+        saved / "region.json",
+        saved / "certificate.json",
+    )
 
 
 @pytest.mark.parametrize("form", list(FORMS))

@@ -20,7 +20,7 @@ from tests.support.native_models import random_rows, small_models
 
 FIDELITY, CONFIDENCE = 0.97, 0.95
 N_FIT, N_VAL = 400, 600
-LIBRARIES = ("xgboost", "lightgbm", "histogram", "gradient")
+LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram", "gradient")
 
 
 def _attack(seed: int, n_rows: int, names: Collection[str], few: int) -> tuple[int, int, int]:

@@ -19,10 +19,11 @@ from pine_boost.proof.question import Answer
 from pine_boost.search.shapes import find_splits
 from tests.adversary.natives import load_native, native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
-from tests.adversary.proving import EVERY, NAMES, Methods, proofs
-from tests.support.forests import MANNERS, Manner
+from tests.adversary.proving import ADVERSARIES, EVERY, Methods, proofs
+from tests.support.forests import Manner
 from tests.support.naive import Case, broken_rows
 
+pytest.importorskip("catboost")
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
 pytest.importorskip("sklearn")
@@ -32,7 +33,7 @@ threadpoolctl = pytest.importorskip("threadpoolctl")
 COMBINATIONS = [
     pytest.param(kind, manner, id=f"{kind}, {name}")
     for kind in KINDS
-    for name, manner in zip(NAMES, MANNERS, strict=True)
+    for name, manner in ADVERSARIES.items()
     if possible(kind, manner)
 ]
 FAST = {kind: 110 for kind in PATHS} | {CORNER: 55, BAND: 55, TIE: 55}  # 2530 triples in all
@@ -154,7 +155,7 @@ def _collapsed(triple: Triple, rng: np.random.Generator) -> PrunedForest:
 
 
 @pytest.mark.parametrize("change", [_moved, _collapsed])
-@pytest.mark.parametrize("manner", MANNERS, ids=NAMES)
+@pytest.mark.parametrize("manner", ADVERSARIES.values(), ids=ADVERSARIES)
 @pytest.mark.parametrize("kind", PATHS[:2])
 def test_every_method_tells_broken_from_kept(kind: str, manner: Manner, change: Callable[..., PrunedForest]) -> None:
     n_found = n_proved = 0

@@ -118,14 +118,14 @@ def test_a_result_about_the_file_is_not_one_about_the_live_model(tmp_path):
 
 def test_a_compressed_and_an_accelerated_live_model_are_verified_from_its_file(tmp_path, capsys):
     native = KINDS["binary"]()
-    X_fit, X_val, _ = tables(native, tmp_path)
+    X_fit, X_val, fresh = tables(native, tmp_path)
     original = saved(native, tmp_path / "model.json")
     np.save(tmp_path / "val.npy", X_val)
     pine_boost.compress_booster(native, X_fit, X_val, fidelity=0.9).save(tmp_path / "compressed")
     assert run("verify", original, tmp_path / "compressed", "--val", tmp_path / "val.npy") == 0
     assert run("report", tmp_path / "compressed", "--original", original, "--data", tmp_path / "val.npy") == 0
-    assert run("guard", tmp_path / "compressed", "--original", original, "-o", tmp_path / "s", "--val",
-               tmp_path / "val.npy", "--fidelity", "0.9") == 0  # fmt: skip
+    guard = ("guard", tmp_path / "compressed", "--original", original, "-o", tmp_path / "s", "--val", fresh)
+    assert run(*guard, "--fidelity", "0.9") == 0
     pine_boost.accelerate_booster(native, X_fit).save(tmp_path / "scorer")
     assert run("verify", original, tmp_path / "scorer") == 0
     told = capsys.readouterr().out

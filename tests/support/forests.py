@@ -40,6 +40,8 @@ SKLEARN = Manner(  # GradientBoosting
 HISTOGRAM = Manner(  # HistGradientBoosting
     "sklearn", Comparison.FLOAT64_LESS_EQUAL, CategoryRule.KNOWN, np.float64, 0.0, Tie.LOWEST
 )
+# every category is a set of its own, and where NaN goes is a matter of the feature
+CATBOOST = Manner("catboost", Comparison.FLOAT32_LESS, CategoryRule.KNOWN, np.float64, 0.0, Tie.LOWEST)
 MANNERS = (XGBOOST, LIGHTGBM, SKLEARN, HISTOGRAM)
 NODE_FIELDS = ("feature", "threshold", "left", "right", "default_left", "kind", "missing", "set_left")
 NODE_TYPES = (np.int32, np.float64, np.int64, np.int64, bool, np.uint8, np.uint8, bool)
@@ -79,21 +81,23 @@ class _Growth:
 
     def _split(self, left: int) -> Node:
         """A node whose children are ``left`` and the one after it."""
-        rng, is_xgboost = self.rng, self.manner is XGBOOST
+        rng, in_set_left = self.rng, self.manner not in (XGBOOST, CATBOOST)
         feature = int(rng.integers(len(self.pools)))
         default_left = bool(rng.integers(2))
+        if self.manner is CATBOOST:
+            default_left = feature in self.categorical or bool(self.pools[feature][0] > 0)
         if feature not in self.categorical:
             self.sets.append(np.zeros(0, dtype=np.int32))
             threshold, rule = float(rng.choice(self.pools[feature])), int(self.rules[feature])
             numeric = SplitKind.NUMERIC
             return (feature, threshold, left, left + 1, default_left, numeric, rule, False)
-        size = int(rng.integers(1, self.n_categories))
+        size = 1 if self.manner is CATBOOST else int(rng.integers(1, self.n_categories))
         codes = np.sort(rng.permutation(self.n_categories)[:size]).astype(np.int32)
         self.sets.append(codes)
         if self.manner is LIGHTGBM:
             default_left = False  # NaN is in no set, and goes right
         kind = SplitKind.CATEGORICAL
-        return (feature, 0.0, left, left + 1, default_left, kind, 0, not is_xgboost)
+        return (feature, 0.0, left, left + 1, default_left, kind, 0, in_set_left)
 
     def arrays(self) -> dict[str, Any]:
         """The arrays of a Forest that say how its trees split."""
@@ -199,7 +203,7 @@ def random_rows(rng: np.random.Generator, forest: Forest, n_rows: int, missing: 
 
 def _thresholds(rng: np.random.Generator, manner: Manner, count: int) -> FloatArray:
     pool = rng.normal(size=max(count - 1, 1)) * 2
-    if manner is XGBOOST:
+    if manner in (XGBOOST, CATBOOST):
         pool = pool.astype(np.float32).astype(np.float64)
     special = [0.0, -0.0, 1.0, float(np.float32(0.1))]
     if manner is LIGHTGBM:
