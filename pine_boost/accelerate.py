@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost import kernels
-from pine_boost.budget import Budget, Step
+from pine_boost.budget import Budget, Step, until_ctrl_c
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, scorer_claim, statement_claim
 from pine_boost.committee import accelerate_committee, committee_of
@@ -36,7 +36,7 @@ from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
 from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, proved_plan, truncate
-from pine_boost.scoring.validated_exits import build_stages, test_seconds, validate_exits
+from pine_boost.scoring.validated_exits import Stages, build_stages, test_seconds, validate_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows
 from pine_boost.tables.overlap import hashes_of, refuse_spent
@@ -188,7 +188,7 @@ def accelerate_booster(
             truncation = {"tolerance": float(tolerance), "trees": kept.tolist()}
     flat = flatten(visited)
     if fidelity < 1:
-        status, statement, plan = _validate(
+        status, statement, plan, budget = _validate(
             parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent, budget
         )
         claim = statement_claim(status, statement, forest.decision.thresholds, claim)
@@ -196,7 +196,11 @@ def accelerate_booster(
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), n_sampled), schema_of(forest))
     sample = synthetic_rows(forest, SAMPLE_ROWS, random_state) if rows is None else rows
     if plan is None:
-        plan = proved_plan(visited, flat, sample, is_fitted=rows is not None, budget=budget)
+        with shown(verbose, time_limit, callback) as report_progress:
+            say(report_progress, "proving the exits")
+            plan, budget = until_ctrl_c(
+                lambda left: proved_plan(visited, flat, sample, is_fitted=rows is not None, budget=left), budget
+            )
     parts = ScorerParts(
         flat=flat,
         native=native,
@@ -275,23 +279,32 @@ def _validate(
     options: AccelerateOptions,
     spent: Any,
     budget: Budget,
-) -> tuple[str, dict[str, Any], ExitPlan | None]:
-    """Status, what was tested, and the exits; None where no exits passed."""
+) -> tuple[str, dict[str, Any], ExitPlan | None, Budget]:
+    """Status, what was tested, the exits (None where none passed), and what is left of the budget."""
     with shown(options.verbose, options.time_limit, options.callback) as report_progress:
         say(report_progress, "reading the rows")
         tables = read_tables(parsed, X_fit, X_val, options)
         refuse_spent(spent, hashes_of(tables.val), "X_val")
         require_rows(tables.val.n_rows, options.fidelity, options.confidence)
-        task = set_up(Goal(parsed.forest, True, None), TREES, tables.fit, options.random_state, budget)
-        part = test = budget
-        if budget.is_limited:
-            test = budget.until(_TEST_SHARE)  # the rest is for exits that are proved, if none pass
-            spare = test.remaining - test_seconds(parsed, task, flat, native, tables, test)
-            part = budget.within(min(_STAGES_SHARE * budget.remaining, _OF_SPARE * spare))
+        goal = Goal(parsed.forest, True, None)
+        task, budget = until_ctrl_c(lambda left: set_up(goal, TREES, tables.fit, options.random_state, left), budget)
+
+        def build(left: Budget) -> tuple[Stages, Budget]:
+            part = test = left
+            if left.is_limited:
+                test = left.until(_TEST_SHARE)  # the rest is for exits that are proved, if none pass
+                spare = test.remaining - test_seconds(parsed, task, flat, native, tables, test)
+                part = left.within(min(_STAGES_SHARE * left.remaining, _OF_SPARE * spare))
+            return build_stages(task, replace(part, callback=report_progress)), test
+
         # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
-        stages = build_stages(task, replace(part, callback=report_progress))
+        (stages, test), budget = until_ctrl_c(build, budget)
         say(report_progress, "testing the exits on X_val")
-        found = validate_exits(parsed, task, stages, flat, native, tables, options, test)
+        found, test = until_ctrl_c(
+            lambda left: validate_exits(parsed, task, stages, flat, native, tables, options, left), test
+        )
+        if test.is_interrupted and not budget.is_interrupted:
+            budget = budget.after_ctrl_c()
     status = NOT_VALIDATED if found.plan is None else MEASURED if tables.is_overlapping else VALIDATED
     segments = find_segments(
         options.segments, tables.X_val, schema_of(parsed.forest), found.changed, options.confidence
@@ -309,7 +322,7 @@ def _validate(
         "segments": [asdict(segment) for segment in segments],
         "path": [asdict(level) for level in found.tested],
     }
-    return status, statement, found.plan
+    return status, statement, found.plan, budget
 
 
 def _accelerate_compressed(

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 
 class StopReason(str, Enum):
@@ -59,7 +62,7 @@ SHARES: dict[str, float] = {
 }
 SECONDS: dict[str, float] = {
     "late": 20.0,  # as above, at the latest
-    "after Ctrl-C": 1.0,  # for the second proof of what was found
+    "after Ctrl-C": 1.0,  # for the second proof of what was found, or for all stages that are left
     "search after Ctrl-C": 0.5,  # if it came before the search
     "bound after stop": 0.3,
     "bound after deadline": 0.2,  # to count what is proved already
@@ -166,6 +169,8 @@ class Budget:
         When this piece of work began.
     began : float
         When the whole work began; parts keep it, and steps are dated by it.
+    is_interrupted : bool
+        Whether Ctrl-C was pressed: `after_ctrl_c`.
     """
 
     deadline: float = math.inf
@@ -173,6 +178,7 @@ class Budget:
     callback: Callable[[Step], None] | None = None
     started: float = field(default_factory=time.monotonic)
     began: float = field(default_factory=time.monotonic)
+    is_interrupted: bool = False
 
     @classmethod
     def of(
@@ -237,6 +243,10 @@ class Budget:
         """The same time, for work that goes on and has taken so many seconds already."""
         return replace(self, began=time.monotonic() - seconds)
 
+    def after_ctrl_c(self) -> Budget:
+        """What is left after Ctrl-C: a second."""
+        return replace(self.within(SECONDS["after Ctrl-C"]), is_interrupted=True)
+
     def with_effort(self, effort: Effort) -> Budget:
         """The same time, another effort."""
         return replace(self, effort=effort)
@@ -245,3 +255,18 @@ class Budget:
         """Call the callback, if there is one."""
         if self.callback is not None:
             self.callback(step)
+
+
+def until_ctrl_c(stage: Callable[[Budget], Result], budget: Budget) -> tuple[Result, Budget]:
+    """Run a stage that ends early with its best when time is over; return its result and what is left of the budget.
+
+    After Ctrl-C it runs again with a second, which is all that the stages after it have, too. A second Ctrl-C is
+    raised.
+    """
+    try:
+        return stage(budget), budget
+    except KeyboardInterrupt:
+        if budget.is_interrupted:
+            raise
+        left = budget.after_ctrl_c()
+        return stage(left), left

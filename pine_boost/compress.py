@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pine_boost.budget import SHARES, Budget, Step, StopReason
+from pine_boost.budget import SHARES, Budget, Step, StopReason, until_ctrl_c
 from pine_boost.committee import committee_of, compress_committee
 from pine_boost.compression.attack import attack
 from pine_boost.compression.compress_result import CompressResult, build_compress_result
@@ -14,7 +14,7 @@ from pine_boost.compression.goal import Goal
 from pine_boost.compression.loss import ERROR, Target, default_tolerance, read_loss
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import read_for_compression, read_tables
-from pine_boost.compression.validation import choose, validate
+from pine_boost.compression.validation import Validated, choose, validate
 from pine_boost.errors import InvalidInputError
 from pine_boost.options import CompressOptions, given
 from pine_boost.parsers import open_pickle
@@ -183,20 +183,28 @@ def compress_booster(
         target.require_rows()
         lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
         goal = Goal(lossless.forest, parsed.forest.decides, options.tolerance)
-        task = set_up(goal, minimize, tables.fit, random_state, budget)
+        task, budget = until_ctrl_c(lambda left: set_up(goal, minimize, tables.fit, random_state, left), budget)
         # path; it and the choice from it are fixed before a row of X_val is predicted
         part = replace(budget.until(SHARES["compression path"]), callback=report_progress)
         found, stopped = find_path(task, target.aim(), part, parsed.forest)
+        budget = budget.after_ctrl_c() if stopped is StopReason.INTERRUPTED else budget
         # test
         say(report_progress, "testing the candidates on X_val")
         chain = choose(found, target.aim())
-        part = budget.until(SHARES["compression test"])
-        validated = validate(parsed, lossless, task, chain, tables, target, losses, part, budget)
+
+        def test(left: Budget) -> Validated:
+            part = left.until(SHARES["compression test"])
+            return validate(parsed, lossless, task, chain, tables, target, losses, part, left)
+
+        validated, budget = until_ctrl_c(test, budget)
         stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
+        stopped = StopReason.INTERRUPTED if budget.is_interrupted else stopped
         # record
         smaller = None if validated.written is None else validated.written.shape
         say(report_progress, "looking for inputs that change class")
-        attacked = attack(task, smaller, tables.fit, random_state, budget)
+        attacked, budget = until_ctrl_c(
+            lambda left: None if left.is_interrupted else attack(task, smaller, tables.fit, random_state, left), budget
+        )
         result = build_compress_result(parsed, goal, validated, attacked, tables, options, losses, stopped, budget)
     whole: CompressResult = outer.rewrap(result)
     return whole

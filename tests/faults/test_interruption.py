@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
-from pine_boost import prune_booster, sweep
+from pine_boost import accelerate_booster, compress_booster, prune_booster, sweep, verify_compression
+from pine_boost.budget import SECONDS, Budget
 from pine_boost.native.predict import predict_classes
 from pine_boost.proof.cpsat.solver import Stop, finishing, solve, solve_each
 
@@ -137,6 +138,82 @@ def test_ctrl_c_while_the_search_is_prepared_returns_the_original(data, monkeypa
     _check(result, model, X)
     assert result.status == "NOT_CERTIFIED"
     assert result.search.stopped == "interrupted"
+
+
+@pytest.fixture(scope="module")
+def boosted():
+    X = np.random.default_rng(1).normal(size=(2000, 5))
+    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
+    return ensemble.GradientBoostingClassifier(n_estimators=40, random_state=0).fit(X[:600], y[:600]), X
+
+
+def _press_in(monkeypatch, stage):
+    """Ctrl-C is pressed during a stage, the first time it runs; returns the seconds that it has the second time."""
+    module, _, name = stage.rpartition(".")
+    real, left = getattr(sys.modules[module], name), []
+
+    def pressed(*given, **named):
+        limited = [value for value in (*given, *named.values()) if isinstance(value, Budget)]
+        left.append(min(budget.remaining for budget in limited))
+        if len(left) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return real(*given, **named)
+
+    monkeypatch.setattr(sys.modules[module], name, pressed)
+    return left
+
+
+@pytest.mark.parametrize("stage", ["set_up", "validate", "attack"])
+def test_ctrl_c_in_a_compression_returns_what_may_be_claimed_by_then(boosted, stage, monkeypatch):
+    model, X = boosted
+    left = _press_in(monkeypatch, f"pine_boost.compress.{stage}")
+    result = compress_booster(model, X[:600], X[600:], fidelity=0.95)
+    assert left[0] > 10**6  # no limit
+    assert max(left[1:], default=0) <= SECONDS["after Ctrl-C"]
+    assert (result.record.stopped == "interrupted") == (stage != "attack")  # which comes after all sizes were tested
+    assert result.status in ("VALIDATED", "NOT_VALIDATED")
+    assert (result.model is model) == (result.status == "NOT_VALIDATED")
+    assert verify_compression(model, result.model, result.record, X[600:]).agrees
+    if stage == "attack":
+        assert result.status == "VALIDATED"
+
+
+def test_ctrl_c_on_the_path_of_a_compression_tests_what_was_found(boosted):
+    model, X = boosted
+
+    def press(step):
+        if step.step == 15:
+            raise KeyboardInterrupt
+
+    result = compress_booster(model, X[:600], X[600:], fidelity=0.95, callback=press)
+    assert result.record.stopped == "interrupted"
+    assert result.status == "VALIDATED"
+    assert result.leaves_after < result.leaves_before
+
+
+@pytest.mark.parametrize(
+    ("stage", "options"),
+    [("proved_plan", {}), *((stage, {"fidelity": 0.95}) for stage in ("set_up", "build_stages", "validate_exits"))],
+)
+def test_ctrl_c_while_a_scorer_is_made_returns_one_that_may_be_claimed(boosted, stage, options, monkeypatch):
+    model, X = boosted
+    left = _press_in(monkeypatch, f"pine_boost.accelerate.{stage}")
+    result = accelerate_booster(model, X[:600], X[600:] if options else None, **options)
+    assert len(left) >= 2
+    assert max(left[1:]) <= SECONDS["after Ctrl-C"]
+    assert result.status in (("VALIDATED", "NOT_VALIDATED") if options else ("CERTIFIED",))
+    same = np.mean(result.scorer.predict(X) == model.predict(X))
+    assert same >= (0.95 if result.status == "VALIDATED" else 1.0)
+
+
+def test_a_second_ctrl_c_is_raised(boosted, monkeypatch):
+    def pressed(*_):
+        raise KeyboardInterrupt
+
+    model, X = boosted
+    monkeypatch.setattr(sys.modules["pine_boost.compress"], "set_up", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        compress_booster(model, X[:600], X[600:], fidelity=0.95)
 
 
 def test_ctrl_c_in_a_sweep_keeps_what_was_done(data):
