@@ -299,6 +299,15 @@ def sha256_of(path: Path) -> str | None:
     return None if contents is None else hashlib.sha256(contents).hexdigest()
 
 
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file of any size."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 def _is_same(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)

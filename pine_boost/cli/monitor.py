@@ -6,7 +6,6 @@ The state file remembers the batches, and a table is counted once. Exit code 3 m
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -41,7 +40,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Count the tables and print the status."""
-    from pine_boost.files import clear_errors, require_free_file, write_file
+    from pine_boost.files import clear_errors, digest_of, require_free_file, write_file
     from pine_boost.monitoring.page import BEGINNING, write_page
     from pine_boost.monitoring.state import load_state, watch
 
@@ -51,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
     named, state = read_region(arguments), Path(arguments.state)
     region = named.region
     for data in arguments.data:
-        rows, digest = named.read_rows(data), _digest(Path(data))
+        rows, digest = named.read_rows(data), digest_of(Path(data))
         if state.exists() and load_state(state, region).has_counted(digest):
             print(f"pine-boost: {data} was counted before and is skipped", file=sys.stderr)
         status = watch(
@@ -63,11 +62,3 @@ def main(arguments: argparse.Namespace) -> int:
             write_file(Path(arguments.page), page.encode())
     flags.answer(arguments, {**asdict(status), "alarm": status.alarm}, status)
     return ALARM if status.alarm else 0
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(2**20):
-            digest.update(part)
-    return digest.hexdigest()

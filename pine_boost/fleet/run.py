@@ -6,15 +6,11 @@ other job. A job is done if its folder holds a result for the same inputs and op
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
 import shutil
-import signal
 import socket
-import threading
 import time
 from asyncio import CancelledError
 from collections import Counter
@@ -25,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost._version import __version__
+from pine_boost.certificate.saved import table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
-from pine_boost.files import UNFINISHED, clear_errors, require_writable, write_file, write_folder
+from pine_boost.files import UNFINISHED, clear_errors, digest_of, require_writable, write_file, write_folder
 from pine_boost.fleet.jobs import FILES, SUMMARY_CSV, SUMMARY_HTML, TABLES, Job, absolute_files, check_jobs, read_jobs
 from pine_boost.json_fields import FieldError, parse
 from pine_boost.notebooks import displayed
 from pine_boost.options import counted, fleet_options, option_of
+from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.report.pages import beginning_of, render
 from pine_boost.scoring.scorer_folder import scorer_files
 
@@ -212,7 +210,7 @@ def run_fleet(
         found = [rows.get(job.name, Row(job.name, NOT_RUN)) for job in listed]
         result = FleetResult(folder, tuple(sorted(found, key=lambda row: (order.get(row.status, 3), row.name))))
         with clear_errors(folder):
-            write_file(folder / SUMMARY_CSV, _summary_csv(result.rows))
+            write_file(folder / SUMMARY_CSV, table_csv([asdict(row) for row in result.rows]))
             write_file(folder / SUMMARY_HTML, _summary_page(result.rows, policy).encode())
     if is_interrupted:
         raise KeyboardInterrupt(result.summary())
@@ -317,7 +315,7 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
         if (done := _read_done(target, asked)) is not None:
             return done
         _remove_leftovers(target)
-        with _heard() as presses:
+        with finishing(ignored=0) as presses:  # the search alone would keep its best so far
             result, files = _make_smaller(job, policy)
             if presses or _was_interrupted(result):
                 raise KeyboardInterrupt
@@ -392,26 +390,6 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
     return result, files
 
 
-@contextmanager
-def _heard() -> Iterator[list[int]]:
-    """Every Ctrl-C that reaches this process meanwhile; the search alone would keep its best so far."""
-    presses: list[int] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield presses  # the program handles Ctrl-C itself
-        return
-
-    def note(number: int, frame: Any) -> None:
-        presses.append(number)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield presses
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def _was_interrupted(result: Any) -> bool:
     """Whether Ctrl-C ended the search, whatever it had found by then."""
     ended = getattr(result, "record", getattr(result, "search", None))
@@ -475,26 +453,14 @@ def _failed_row(job: Job, error: BaseException, seconds: float, where: str) -> R
 
 def _digest(path: Path) -> str:
     """SHA-256 of a file, of the names and contents of a folder; empty if there is none."""
-    digest = hashlib.sha256()
     if path.is_dir():
-        for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
-            digest.update(f"{file.relative_to(path).as_posix()}\n{_digest(file)}\n".encode())
-        return digest.hexdigest()
+        inside = sorted(entry for entry in path.rglob("*") if entry.is_file())
+        listed = "".join(f"{file.relative_to(path).as_posix()}\n{_digest(file)}\n" for file in inside)
+        return hashlib.sha256(listed.encode()).hexdigest()
     try:
-        with path.open("rb") as opened:
-            while piece := opened.read(2**20):
-                digest.update(piece)
+        return digest_of(path)
     except OSError:
         return ""
-    return digest.hexdigest()
-
-
-def _summary_csv(rows: Iterable[Row]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=[entry.name for entry in fields(Row)])
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return text.getvalue().encode()
 
 
 def _summary_page(rows: tuple[Row, ...], policy: Policy) -> str:

@@ -16,7 +16,7 @@ from pine_boost.certificate.saved import owned_files, read_saved
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import UNFINISHED, clear_errors, require_writable, write_file
-from pine_boost.fleet.run import RECORD, _owned, _remove_leftovers, _summary_csv, run_fleet
+from pine_boost.fleet.run import _STARTS, RECORD, _owned, _remove_leftovers, run_fleet
 from pine_boost.json_fields import canonical
 from pine_boost.monitoring.state import watch
 from pine_boost.serving.folder import load_scorer
@@ -384,7 +384,7 @@ def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(made: Path, 
         run_fleet(jobs, out)
     assert (out / "summary.html").read_text() == "<p>of the quarter</p>"
     (out / "summary.html").unlink()
-    (out / "summary.csv").write_bytes(_summary_csv([]))  # of an earlier run
+    (out / "summary.csv").write_bytes(_STARTS["summary.csv"])  # of an earlier run
     assert run_fleet(jobs, out, options={"alpha": 0.4, "objective": "l1"}, n_jobs=1).rows
     assert len((out / "summary.csv").read_text().splitlines()) == 2
 

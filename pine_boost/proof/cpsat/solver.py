@@ -135,26 +135,25 @@ def solve(solver: cp_model.CpSolver, model: cp_model.CpModel) -> Any:
 
 
 @contextmanager
-def finishing() -> Iterator[None]:
-    """For the short work after a search: ignore the first Ctrl-C, raise the second.
+def finishing(ignored: int = 1) -> Iterator[list[int]]:
+    """For the short work after a search: ignore the first Ctrl-C, raise the second; the list has every one.
 
     A user who presses Ctrl-C wants the search to end and to keep its result.
     """
+    presses: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     previous = signal.getsignal(signal.SIGINT) if is_main else None
     if previous is not signal.default_int_handler:  # the program has a handler of its own
-        yield
+        yield presses
         return
-    presses = 0
 
     def note(number: int, frame: Any) -> None:
-        nonlocal presses
-        presses += 1
-        if presses > 1:
+        presses.append(number)
+        if len(presses) > ignored:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield
+        yield presses
     finally:
         signal.signal(signal.SIGINT, previous)
