@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost._version import __version__
 from pine_boost.budget import SHARES, Budget
 from pine_boost.certificate.claims import (
     MEASURED,
@@ -21,6 +23,7 @@ from pine_boost.certificate.claims import (
     compression_claim,
     kept_answer,
 )
+from pine_boost.certificate.saved import digests
 from pine_boost.compression.fixed_sequence import (
     Tested,
     allowances,
@@ -35,8 +38,9 @@ from pine_boost.compression.path import Candidate, Task, find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import undominated, write
-from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.files import write_folder
+from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited, unchanged, write_folder
+from pine_boost.json_fields import FieldError, digest, mapping, open_document, write_document
 from pine_boost.model.forest import BoolArray
 from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, CompressOptions, counted
@@ -52,6 +56,9 @@ from pine_boost.tables.overlap import hashes_of, refuse_spent
 from pine_boost.tables.rows import is_large, open_rows
 from pine_boost.tables.schema import schema_of
 
+RECORD, CLAIM = "average.json", "claim.txt"
+FILES = (WHOLE_MODEL, CLAIM, RECORD)
+FORMAT = "pine_boost average"
 # Share of rows that every member is expected to change, as multiples of the share that the whole may change; an average
 # changes fewer rows than its members do.
 _LEVELS = np.geomspace(0.1, 8.0, 14)
@@ -90,6 +97,13 @@ class Committee:
         pairs = getattr(self.average, "calibrated_classifiers_", None)
         return self.members if pairs is None else tuple(pair.estimator for pair in pairs)
 
+    @property
+    def given(self) -> GivenModel:
+        """The whole for a command that reads its tables: as the first member with all layers around it."""
+        first = read_given(self.members[0], decision="value")
+        wrapper = replace(first.wrapper, layers=(*self.layers, *first.wrapper.layers))
+        return replace(first, source=self.whole, wrapper=wrapper)
+
     def rebuild(self, members: Sequence[Any]) -> Any:
         """Return a copy of the whole with other members; nothing that was given is changed."""
         made = copy.copy(self.average)
@@ -121,7 +135,7 @@ def committee_of(model: Any) -> Committee | None:
         members = _members(inner)
         if members:
             return Committee(model, tuple(layers), inner, members)
-        if kind_of(inner) in (None, "CalibratedClassifierCV"):
+        if kind_of(inner) in (None, "CalibratedClassifierCV", "VotingClassifier"):
             return None
         layer = peel(inner)
         assert layer is not None
@@ -138,9 +152,7 @@ def _members(model: Any) -> tuple[Any, ...]:
         if len(model.classes_) > 2:  # a class depends on several calibrated scores: the ensembles themselves
             return tuple(pair.estimator for pair in pairs)
         return tuple(_with(model, calibrated_classifiers_=[pair]) for pair in pairs)
-    if not any(
-        base.__module__.startswith("sklearn.") and base.__name__ == "VotingClassifier" for base in type(model).__mro__
-    ):
+    if kind_of(model) != "VotingClassifier":
         return ()
     if not hasattr(model, "estimators_"):
         raise InvalidInputError("The VotingClassifier is not fitted; call fit first.")
@@ -240,10 +252,31 @@ class CommitteeResult:
         """Share of rows of your own that keep their class; use rows that were not part of X_val."""
         return float(np.mean(self.model.predict(X) == self.original.predict(X)))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the models as plain JSON values."""
+        plain = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        del plain["model"], plain["original"]
+        return plain | {"tested": [asdict(size) for size in self.tested]}
+
+    def files(self, _: Any = None) -> dict[str, bytes]:
+        """The whole model as a pickle, the claim as text, and a record with the figures and the digests of both."""
+        files = {WHOLE_MODEL: pickled(self.model, REMEDY), CLAIM: f"{self.summary()}\n".encode()}
+        record = write_document({**self.to_dict(), "files": digests(files), "pine_boost": __version__}, FORMAT)
+        return files | {RECORD: (json.dumps(record, indent=1) + "\n").encode()}
+
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the whole model as a pickle, and the claim as text beside it."""
-        files = {WHOLE_MODEL: pickled(self.model, REMEDY), "claim.txt": (self.summary() + "\n").encode()}
-        return write_folder(folder, files, overwrite=overwrite)
+        """Write `files` to a folder; an earlier result there is replaced."""
+        return write_folder(folder, self.files(), last=[RECORD], owned=owned_files(folder), overwrite=overwrite)
+
+
+def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
+    """Files of an earlier result in a folder that are unchanged since."""
+    path = path_of(folder)
+    try:
+        record = open_document(read_limited(path / RECORD, CERTIFICATE_LIMIT, "record"), FORMAT)
+        return frozenset({RECORD, *unchanged(path, mapping(digest)(record.get("files"), "files"))})
+    except (FieldError, PineBoostError):
+        return frozenset()
 
 
 @dataclass(frozen=True, eq=False)

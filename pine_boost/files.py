@@ -299,7 +299,7 @@ def sha256_of(path: Path) -> str | None:
     return None if contents is None else hashlib.sha256(contents).hexdigest()
 
 
-def digest_of(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file of any size."""
     digest = hashlib.sha256()
     with path.open("rb") as file:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from pine_boost.certificate.claims import comparison_claim
 from pine_boost.certificate.saved import model_path
+from pine_boost.committee import committee_of
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, differ
 from pine_boost.compression.record import Segment
@@ -290,7 +291,8 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
         )
     reading: Callable[..., TableFile] | None = None
     with suppress(UnsupportedModelError, InvalidInputError):  # it predicts all the same
-        reading = read_given(source, decision="value").read_table
+        average = committee_of(source)
+        reading = (read_given(source, decision="value") if average is None else average.given).read_table
     return Predictor(name, partial(_ask_object, source, threshold), reading)
 
 

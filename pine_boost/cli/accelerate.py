@@ -6,6 +6,7 @@ import argparse
 from dataclasses import fields
 
 from pine_boost.cli import flags, output
+from pine_boost.errors import InvalidInputError
 from pine_boost.options import AccelerateOptions
 
 EXAMPLES = """examples:
@@ -29,22 +30,29 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Accelerate, save and print the summary."""
+    from pine_boost import committee
     from pine_boost.accelerate import accelerate_booster
     from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST, own_files
 
-    given = flags.read_given_model(arguments, decision="value")
-    output.require_place(arguments, [ARRAYS, MANIFEST], own_files)
+    given, is_average = flags.read_given_or_average(arguments)
+    if is_average and arguments.speedup:
+        raise InvalidInputError("--speedup measures a single ensemble; leave it out for a model that averages several.")
+    if is_average:
+        output.require_place(arguments, committee.FILES, committee.owned_files)
+    else:
+        output.require_place(arguments, [ARRAYS, MANIFEST], own_files)
     X_fit, X_val = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_val))
     options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
     result = accelerate_booster(given.source, X_fit, X_val, **options)
     folder = result.save(arguments.output, overwrite=arguments.force)
     measured = result.speedup() if arguments.speedup else {}
-    facts = {"status": result.status, "claim": result.claim, "work": result.work, "work_rows": result.work_rows}
+    names = ("status", "claim", "work", "work_rows", "seconds")
+    facts = result.to_dict() if is_average else {name: getattr(result, name) for name in names}
     speed = {str(size): ratio for size, ratio in measured.items()}
     lines = [f"{size} rows per call: {ratio:.1f} times as fast as the native predict." for size, ratio in speed.items()]
     flags.answer(
         arguments,
-        facts | {"speedup": speed, "seconds": result.seconds, "folder": str(folder)},
+        facts | {"speedup": speed, "folder": str(folder)},
         "\n".join([result.summary(), *lines, f"Written to {folder}"]),
     )
     return 2 if result.status == "NOT_VALIDATED" else 0  # no exits passed the test: the scorer is the proved one

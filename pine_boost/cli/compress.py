@@ -33,22 +33,24 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Compress, save and print the summary."""
+    from pine_boost import committee
     from pine_boost.compress import compress_booster
     from pine_boost.compression.compress_result import owned_files
     from pine_boost.compression.record import RECORD
 
     with flags.progress_of(arguments) as progress:
-        given = flags.read_given_model(arguments, decision="value")
-        names = [*output.model_names(given, report=not arguments.no_report), RECORD]
+        given, is_average = flags.read_given_or_average(arguments)
+        record, owned = (committee.RECORD, committee.owned_files) if is_average else (RECORD, owned_files)
+        names = committee.FILES if is_average else output.model_names(given, report=not arguments.no_report)
         given.require_writable()
-        output.require_place(arguments, names, owned_files)
+        output.require_place(arguments, [*names, record], owned)
         X_fit = flags.read_rows(arguments.X_fit, given)
         X_val, y_val = flags.read_labelled(arguments.X_val, given, arguments.label)
         test = flags.read_data(arguments.test, given)
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
         result = compress_booster(given.source, X_fit, X_val, y_val=y_val, callback=progress, **options)
     files = result.files(None if arguments.no_report else X_val)
-    folder = output.write_results(arguments, files, [RECORD], owned_files)
+    folder = output.write_results(arguments, files, [record], owned)
     measured = None if test is None else result.evaluate(test.X)
     tested = [] if measured is None else [f"On {len(test.X)} test rows: {measured:.2%} keep their answer."]
     lines = [result.summary(), *tested, f"Written to {folder}: {', '.join(sorted(files))}"]
@@ -58,7 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def exit_code(result: Any) -> int:
     """0 validated, non-inferior or measured, 2 nothing smaller passed, 130 interrupted."""
-    if result.record.stopped == "interrupted":
+    if hasattr(result, "record") and result.record.stopped == "interrupted":
         print("pine-boost: interrupted; wrote what had passed the test by then", file=sys.stderr)
         return INTERRUPTED
     return 2 if result.status == "NOT_VALIDATED" else 0
@@ -66,6 +68,9 @@ def exit_code(result: Any) -> int:
 
 def describe(result: Any, folder: Any, measured: float | None = None) -> dict[str, Any]:
     """A result for programs."""
+    more = {"folder": str(folder)} | ({} if measured is None else {"test_fidelity": measured})
+    if not hasattr(result, "record"):  # of several ensembles
+        return {**result.to_dict(), **more, "model": next(iter(result.files()))}
     promise = ("status", "claim", "fidelity", "confidence", "tolerance", "n_val", "n_changed", "bound")
     losses = ("max_loss", "loss", "loss_before", "loss_after")
     sizes = ("trees_before", "trees_after", "leaves_before", "leaves_after", "minimize", "work_before", "work_after")
@@ -75,8 +80,5 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
     document["bytes_before"], document["bytes_after"] = result.file_sizes
     document["path"] = result.path_table()
     document["segments"] = [asdict(segment) for segment in result.record.segments]
-    document["folder"] = str(folder)
     document["model"] = next(name for name in result.files() if name.startswith("model."))
-    if measured is not None:
-        document["test_fidelity"] = measured
-    return document
+    return document | more

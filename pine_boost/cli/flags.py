@@ -126,6 +126,15 @@ def read_given_model(arguments: argparse.Namespace, decision: str = "class") -> 
     )
 
 
+def read_given_or_average(arguments: argparse.Namespace) -> tuple[Any, bool]:
+    """The model that was named, and whether it averages several ensembles."""
+    from pine_boost.committee import committee_of
+    from pine_boost.parsers import open_pickle
+
+    average = committee_of(open_pickle(arguments.model, arguments.trust_pickle))
+    return (read_given_model(arguments, "value"), False) if average is None else (average.given, True)
+
+
 def read_rows(path: str | None, given: Any) -> Any:
     """The rows of a table file, or None; a folder of Parquet files is read in chunks later."""
     if path is not None and Path(path).is_dir():

@@ -40,7 +40,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Count the tables and print the status."""
-    from pine_boost.files import clear_errors, digest_of, require_free_file, write_file
+    from pine_boost.files import clear_errors, file_digest, require_free_file, write_file
     from pine_boost.monitoring.page import BEGINNING, write_page
     from pine_boost.monitoring.state import load_state, watch
 
@@ -50,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
     named, state = read_region(arguments), Path(arguments.state)
     region = named.region
     for data in arguments.data:
-        rows, digest = named.read_rows(data), digest_of(Path(data))
+        rows, digest = named.read_rows(data), file_digest(Path(data))
         if state.exists() and load_state(state, region).has_counted(digest):
             print(f"pine-boost: {data} was counted before and is skipped", file=sys.stderr)
         status = watch(

@@ -23,7 +23,7 @@ from typing import Any
 from pine_boost._version import __version__
 from pine_boost.certificate.saved import table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
-from pine_boost.files import UNFINISHED, clear_errors, digest_of, require_writable, write_file, write_folder
+from pine_boost.files import UNFINISHED, clear_errors, file_digest, require_writable, write_file, write_folder
 from pine_boost.fleet.jobs import FILES, SUMMARY_CSV, SUMMARY_HTML, TABLES, Job, absolute_files, check_jobs, read_jobs
 from pine_boost.json_fields import FieldError, parse
 from pine_boost.notebooks import displayed
@@ -458,7 +458,7 @@ def _digest(path: Path) -> str:
         listed = "".join(f"{file.relative_to(path).as_posix()}\n{_digest(file)}\n" for file in inside)
         return hashlib.sha256(listed.encode()).hexdigest()
     try:
-        return digest_of(path)
+        return file_digest(path)
     except OSError:
         return ""
 

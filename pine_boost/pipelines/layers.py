@@ -9,13 +9,7 @@ from typing import Any
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
-KINDS = (
-    "Pipeline",
-    "FrozenEstimator",
-    "FixedThresholdClassifier",
-    "TunedThresholdClassifierCV",
-    "CalibratedClassifierCV",
-)
+_TAKEN = "compress_booster takes it as it is, and accelerate_booster with fidelity below 1"
 _MONOTONE = ("_SigmoidCalibration", "IsotonicRegression", "_TemperatureScaling")
 
 
@@ -26,7 +20,7 @@ class Layer:
     Attributes
     ----------
     kind : str
-        One of `KINDS`.
+        The name of its class in scikit-learn.
     model : object
         The estimator itself.
     inner : object
@@ -66,7 +60,7 @@ class Layer:
 
 
 def peel(model: Any) -> Layer | None:
-    """Return the outermost layer of a model, None if its class is not one of `KINDS`.
+    """Return the outermost layer of a model, None if its class is not that of a layer.
 
     Raises
     ------
@@ -84,7 +78,7 @@ def peel(model: Any) -> Layer | None:
 def kind_of(model: Any) -> str | None:
     """Return the kind of a layer by its class or a base class; None if it is not a layer."""
     for base in type(model).__mro__:
-        if base.__module__.partition(".")[0] == "sklearn" and base.__name__ in KINDS:
+        if base.__module__.partition(".")[0] == "sklearn" and base.__name__ in _PEELERS:
             return base.__name__
     return None
 
@@ -124,18 +118,24 @@ def _peel_threshold(model: Any) -> Layer:
 def _peel_calibrated(model: Any) -> Layer:
     if not hasattr(model, "calibrated_classifiers_"):
         raise InvalidInputError("The CalibratedClassifierCV is not fitted; call fit first.")
-    _two_classes(model, "CalibratedClassifierCV")
     if len(model.calibrated_classifiers_) != 1:
         raise UnsupportedModelError(
-            f"CalibratedClassifierCV holds {len(model.calibrated_classifiers_)} models whose "
-            "probabilities are averaged, which is no model that can be pruned. Fit the model, and "
-            "calibrate CalibratedClassifierCV(FrozenEstimator(model)), or use ensemble=False; "
-            "compress_booster takes it as it is."
+            f"CalibratedClassifierCV holds {len(model.calibrated_classifiers_)} models whose probabilities are "
+            "averaged, which is no model that can be pruned or surveyed. Fit the model, and calibrate "
+            f"CalibratedClassifierCV(FrozenEstimator(model)), or use ensemble=False; {_TAKEN}."
         )
+    _two_classes(model, "CalibratedClassifierCV")
     (pair,) = model.calibrated_classifiers_
     for calibrator in pair.calibrators:
         _require_monotone(calibrator)
     return Layer("CalibratedClassifierCV", model, pair.estimator, calibrators=tuple(pair.calibrators))
+
+
+def _refuse_vote(model: Any) -> Layer:
+    raise UnsupportedModelError(
+        f"VotingClassifier combines {len(model.estimators)} models, which is no model that can be pruned or surveyed. "
+        f"With voting='soft', {_TAKEN}."
+    )
 
 
 def _require_monotone(calibrator: Any) -> None:
@@ -173,4 +173,5 @@ _PEELERS: dict[str, Callable[[Any], Layer]] = {
     "FixedThresholdClassifier": _peel_threshold,
     "TunedThresholdClassifierCV": _peel_threshold,
     "CalibratedClassifierCV": _peel_calibrated,
+    "VotingClassifier": _refuse_vote,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import pickle
 from functools import cache
 
@@ -16,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pine_boost
+from tests.support.command_line import run
 
 X, Y = make_classification(2400, n_features=8, n_informative=5, flip_y=0.05, random_state=3)
 FIT, VAL, FRESH = X[:800], X[800:1600], X[1600:]
@@ -86,6 +89,50 @@ def test_the_saved_model_and_its_claim(tmp_path, few_synthetic_rows):
     assert set(loaded.named_estimators_) == {"f", "b"}
     assert result.claim in (folder / "claim.txt").read_text()
     assert "800 validation rows" in result.claim
+    assert "VALIDATED" in result._repr_html_()
+    record = json.loads((folder / "average.json").read_text())
+    assert record["tested"][0]["n_changed"] == result.tested[0].n_changed
+    assert record["files"]["claim.txt"] == hashlib.sha256((folder / "claim.txt").read_bytes()).hexdigest()
+    result.save(folder)  # an earlier result may be replaced, a changed file is not one
+    (folder / "claim.txt").write_text("mine")
+    with pytest.raises(pine_boost.InvalidInputError, match=r"already holds claim\.txt"):
+        result.save(folder)
+
+
+def test_the_commands_take_averages_or_name_those_that_do(tmp_path, monkeypatch, capsys, few_synthetic_rows):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "isotonic.pkl").write_bytes(pickle.dumps(whole("isotonic")))
+    np.save("fit.npy", FIT)
+    np.save("val.npy", VAL)
+    call = ["isotonic.pkl", "--trust-pickle", "--fit", "fit.npy"]
+    tested = [*call, "--val", "val.npy", "--fidelity", 0.95]
+    code, out, _ = run(capsys, "compress", *tested, "--test", "val.npy", "-o", "smaller", "--json")
+    document = json.loads(out)
+    smaller = pickle.loads((tmp_path / "smaller" / document["model"]).read_bytes())
+    changed = np.sum(smaller.predict(VAL) != whole("isotonic").predict(VAL))
+    assert (code, document["status"], document["n_changed"]) == (0, "VALIDATED", changed)
+    assert document["test_fidelity"] == 1 - changed / len(VAL)
+    assert run(capsys, "compress", *tested, "-o", "smaller")[0] == 0  # again
+    models = ("isotonic.pkl", "smaller/whole_model.pkl")
+    _, out, _ = run(capsys, "parity", *models, "val.npy", "--trust-pickle", "--json")
+    assert json.loads(out)["n_changed"] == changed
+    code, out, _ = run(capsys, "accelerate", *tested, "-o", "fast")
+    assert code == 0
+    assert "0 of 800 validation rows changed" in out
+    fast = pickle.loads((tmp_path / "fast" / "whole_model.pkl").read_bytes())
+    assert np.array_equal(fast.predict(FRESH), whole("isotonic").predict(FRESH))
+    code, _, err = run(capsys, "accelerate", *tested, "-o", "fast", "--speedup")
+    assert code == 1
+    assert "--speedup measures a single ensemble" in err
+    code, _, err = run(capsys, "survey", *call, "--look", "val.npy")
+    assert code == 1
+    assert "compress_booster takes it as it is, and accelerate_booster with fidelity below 1" in err
+
+
+def test_other_calls_name_those_that_take_a_vote():
+    for call in (pine_boost.prune_booster, pine_boost.survey):
+        with pytest.raises(pine_boost.UnsupportedModelError, match="With voting='soft', compress_booster takes it"):
+            call(whole("vote"), FIT, VAL)
 
 
 @pytest.mark.parametrize(
