@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from pine_boost.budget import Budget
 from pine_boost.compression.goal import Goal
@@ -166,6 +167,7 @@ class Sources:
     ----------
     states : int32 (n_rows, n_features)
     leaves : int32 (n_rows, n_trees)
+        Numbered through all trees.
     n_intervals : int64 (n_features,)
         States below this one are intervals in their order; 0 for categories.
     """
@@ -175,15 +177,11 @@ class Sources:
     n_intervals: IntArray
 
     @cached_property
-    def order(self) -> Int32Array:
-        """The rows of each tree sorted by their leaf, (n_trees, n_rows)."""
-        columns = np.ascontiguousarray(self.leaves.T)
-        return np.argsort(columns, axis=1, kind="stable").astype(np.int32)
-
-    @cached_property
-    def ordered(self) -> Int32Array:
-        """The leaves of each tree in that order."""
-        return np.take_along_axis(self.leaves.T, self.order, axis=1)
+    def by_leaf(self) -> sparse.csc_array:
+        """The rows that reach each leaf are its column."""
+        n_rows, n_trees = self.leaves.shape
+        entries = np.ones(self.leaves.size, dtype=bool), self.leaves.ravel(), np.arange(0, self.leaves.size + 1, n_trees)
+        return sparse.csr_array(entries, shape=(n_rows, int(self.leaves.max()) + 1)).tocsc()
 
 
 def draw_between(sources: Sources, random: np.random.Generator, n_rows: int) -> Int32Array:
@@ -215,18 +213,7 @@ def _similar(sources: Sources, base: IntArray, random: np.random.Generator) -> I
 
 def _partners(sources: Sources, base: IntArray, tree: IntArray, random: np.random.Generator) -> IntArray:
     """For every row one that shares its leaf of the given tree, perhaps itself."""
-    leaves = sources.leaves
-    partner = np.empty(len(base), dtype=np.int64)
-    draw = random.random(len(base))
-    order_of_trees = np.argsort(tree, kind="stable")
-    bounds = np.searchsorted(tree[order_of_trees], np.arange(leaves.shape[1] + 1))
-    for t in range(leaves.shape[1]):
-        chosen = order_of_trees[bounds[t] : bounds[t + 1]]
-        if len(chosen) == 0:
-            continue
-        order, column = sources.order[t], sources.ordered[t]
-        own = leaves[base[chosen], t]
-        low = np.searchsorted(column, own, side="left")
-        high = np.searchsorted(column, own, side="right")
-        partner[chosen] = order[low + (draw[chosen] * (high - low)).astype(np.int64)]
-    return partner
+    leaf = sources.leaves[base, tree]
+    first, last = sources.by_leaf.indptr[leaf], sources.by_leaf.indptr[leaf + 1]
+    place = first + (random.random(len(base)) * (last - first)).astype(np.int64)
+    return np.asarray(sources.by_leaf.indices[place], dtype=np.int64)

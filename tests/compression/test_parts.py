@@ -232,7 +232,7 @@ def test_a_row_pulls_only_while_it_is_outside_its_interval() -> None:
 def test_synthetic_rows_lie_between_two_rows_of_one_leaf() -> None:
     random = np.random.default_rng(0)
     states = random.integers(0, 50, (300, 6)).astype(np.int32)
-    leaves = np.stack([states[:, 0] // 10, states[:, 1] // 25], axis=1).astype(np.int32)
+    leaves = np.stack([states[:, 0] // 10, 5 + states[:, 1] // 25], axis=1).astype(np.int32)
     # feature 4 has 40 intervals and 10 special states, feature 5 only categories
     intervals = np.array([50, 50, 50, 50, 40, 0])
     states[:, 5] *= 2  # odd categories were never seen
