@@ -68,7 +68,7 @@ def simulate(name: str, seed: int, folder: str | None, n_draws: int, minimize: s
         ]
 
     def kept(most: Sequence[int]) -> list[Callable[[Any], bool]]:
-        return [lambda count, limit=limit: count[1] <= limit for limit in most]  # type: ignore[misc]
+        return [lambda count, limit=limit: count[1] <= limit for limit in most]
 
     level, found = 1.0 - CONFIDENCE, {}
     share = expected_share(n_val, FIDELITY, CONFIDENCE)
@@ -88,7 +88,7 @@ def simulate(name: str, seed: int, folder: str | None, n_draws: int, minimize: s
     counted = counts(choose(path, share))
     for text, shares in LOST.items():
         tables = [most_lost(n_val, MAX_LOSS, level * part) for part in shares]
-        tests = [lambda n, t=table: n[3] < len(t) and n[2] <= t[n[3]] for table in tables]  # type: ignore[misc]
+        tests = [lambda n, t=table: n[3] < len(t) and n[2] <= t[n[3]] for table in tables]
         found[text] = gone(counted, tests)
     return found
 

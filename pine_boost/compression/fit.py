@@ -27,7 +27,7 @@ _RIVALS = 2
 _NEWTON_STEPS = 2
 _GRADIENT_STEPS = 8
 _ENOUGH = 1e-4  # of the first residual: the next collapse changes more than that
-RIDGE = 10.0  # in rows of weight 1; 3 is too little on noisy data, 30 keeps up to 4 % more leaves, see `path._REACH`
+RIDGE = 10.0  # in rows of weight 1; 3 is too little on noisy data; see `path._REACH`
 # Standard deviations: a shift that wins less than that among the rows it changes may be chance. If any gain is taken,
 # noisy data (JM1) change up to a fourth more of fresh rows at some sizes.
 _SURE = 3.0

@@ -22,8 +22,8 @@ from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import StateSpace
 from pine_boost.tables.rows import AnyRows
 
-_MOST_CELLS = 12_000_000  # points x trees of the least squares: 200 MB, seconds per step
-_MOST_POINTS, _FEWEST_POINTS = 60_000, 4_000
+_MOST_CELLS = 30_000_000  # points x trees of the least squares: 300 MB, seconds per step
+_MOST_POINTS, _FEWEST_POINTS = 30_000, 4_000  # 60 000 keep no fewer leaves
 _LOOKED_AT = 20_000  # points of the estimates
 _WEIGHT = 30_000.0  # of all synthetic rows together; the ridge counts in it
 _REAL = 0.2  # weight of a row of X_fit: a model may have memorised its training rows, but not fresh ones
@@ -180,7 +180,8 @@ class Sources:
     def by_leaf(self) -> sparse.csc_array:
         """The rows that reach each leaf are its column."""
         n_rows, n_trees = self.leaves.shape
-        entries = np.ones(self.leaves.size, dtype=bool), self.leaves.ravel(), np.arange(0, self.leaves.size + 1, n_trees)
+        start = np.arange(0, self.leaves.size + 1, n_trees)
+        entries = np.ones(self.leaves.size, dtype=bool), self.leaves.ravel(), start
         return sparse.csr_array(entries, shape=(n_rows, int(self.leaves.max()) + 1)).tocsc()
 
 

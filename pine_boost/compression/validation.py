@@ -68,9 +68,7 @@ class Estimated(Protocol):
 AnyEstimated = TypeVar("AnyEstimated", bound=Estimated)
 
 
-def choose(
-    found: Sequence[AnyEstimated], allowed_share: float, levels: FloatArray = _LEVELS
-) -> list[AnyEstimated]:
+def choose(found: Sequence[AnyEstimated], allowed_share: float, levels: FloatArray = _LEVELS) -> list[AnyEstimated]:
     """For every level of the estimate the smallest shape below it, largest shapes first.
 
     Spacing by the estimate and not by size skips stretches where a smaller shape is as good: every further candidate is
