@@ -22,7 +22,7 @@ from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import StateSpace
 from pine_boost.tables.rows import AnyRows
 
-_MOST_CELLS = 30_000_000  # points x trees of the least squares: 300 MB, seconds per step
+_MOST_CELLS = 12_000_000  # points x trees of the least squares: 200 MB, seconds per step
 _MOST_POINTS, _FEWEST_POINTS = 30_000, 4_000  # 60 000 keep no fewer leaves
 _LOOKED_AT = 20_000  # points of the estimates
 _WEIGHT = 30_000.0  # of all synthetic rows together; the ridge counts in it
