@@ -13,7 +13,7 @@ from pine_boost.scoring.fast_scorer import FastScorer
 
 EXAMPLES = """examples:
   pine-boost score scorer today.csv -o classes.csv
-  pine-boost score scorer today.parquet --backend kernel --json"""
+  pine-boost score scorer today.parquet --json"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write.")
     flags.add_switch(parser, "--force", "Replace FILE, whatever it holds.")
     parser.add_argument(
-        "--backend", default="native", choices=("native", "kernel"), help="Engine that predicts (default: native)."
+        "--backend", default="kernel", choices=("kernel", "native"), help="Engine of a guarded model (default: kernel)."
     )
     flags.add_switch(parser, "--proba", "Write the probabilities of the original model too.")
 

@@ -2,13 +2,15 @@
 
 Exit code 0: everything in the certificate was proved again. 2: the budget ran out before. 1: a
 counterexample was found, or the files do not belong together. A folder of a sweep is verified alpha
-by alpha within one time limit; for a compression the changed rows are counted again.
+by alpha within one time limit; for a compression the changed rows are counted again. Of a guarded model the
+certificate in its folder is proved again, or its margin chosen again on the validation rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +19,11 @@ from pine_boost.cli.saved_input import read_original
 
 if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
+    from pine_boost.serving.guards import GuardedParts
 
 EXAMPLES = """examples:
   pine-boost verify model.json pruned            (a folder that prune or sweep wrote)
-  pine-boost verify model.json scorer            (a folder that accelerate wrote)
+  pine-boost verify model.json scorer            (a folder that accelerate or guard wrote)
   pine-boost verify model.json pruned --fit train.csv --cal holdout.csv
   pine-boost verify model.json pruned/model.json --certificate pruned/certificate.json \\
       --region pruned/region.json --time-limit 300"""
@@ -57,15 +60,29 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Prove again and print the verdict."""
     from pine_boost.certificate.saved import result_folders
+    from pine_boost.errors import InvalidInputError
     from pine_boost.options import require_seconds
+    from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
+    from pine_boost.serving.folder import read_guarded
 
     require_seconds(arguments.time_limit)
     given = Path(arguments.pruned)
     if (given if given.is_dir() else given.parent).joinpath("compression.json").is_file():
         return _recount(arguments, given)
-    if given.joinpath("scorer.json").is_file():
-        return _verify_scorer(arguments)
-    places = result_folders(given) if given.is_dir() else (given,)
+    places, guarded = result_folders(given) if given.is_dir() else (given,), None
+    if given.joinpath(MANIFEST).is_file():
+        manifest = read_manifest(given)
+        if "guard" not in manifest:
+            return _verify_scorer(arguments)
+        guarded = read_guarded(given, trust_pickle=arguments.trust_pickle)
+        if guarded.margin is not None:
+            return _choose_again(arguments, guarded)
+        if arguments.record or arguments.certificate or arguments.region:
+            raise InvalidInputError(
+                f"The manifest of {given} names its certificate and region by digest; leave out --record, "
+                "--certificate and --region."
+            )
+        places = tuple(given / name for name in manifest["files"] if name.startswith("pruned."))
     verdicts: dict[str, Verification] = {}
     for number, place in enumerate(places):
         left = None
@@ -77,16 +94,46 @@ def main(arguments: argparse.Namespace) -> int:
             print(f"{place.name}: {verdict.summary()}")
     codes = [_CODES[verdict.agrees] for verdict in verdicts.values()]
     if len(places) == 1:
-        flags.answer(arguments, _describe(verdict), verdict.summary())
+        claim = f"\n{guarded.claim}" if guarded is not None and verdict.agrees else ""
+        flags.answer(arguments, _describe(verdict), verdict.summary() + claim)
     elif arguments.json:
         flags.answer(arguments, {name: _describe(verdict) for name, verdict in verdicts.items()}, "")
     return 1 if 1 in codes else max(codes)
 
 
+def _choose_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
+    """Choose the margin of a guarded model again on its validation rows."""
+    from pine_boost.errors import InvalidInputError
+    from pine_boost.model.digest import forest_digest
+    from pine_boost.serving.guards import measure_margin
+
+    stated = parts.margin
+    assert stated is not None
+    if arguments.val is None:
+        raise InvalidInputError(
+            f"{arguments.pruned} is guarded by a margin, whose promise is about its validation rows; name them with "
+            "--val."
+        )
+    forest = parts.original.forest
+    given = read_original(
+        arguments, arguments.original, forest.decision.thresholds, forest_digest(forest), decision="value"
+    )
+    rows = given.wrapper.rows(flags.read_rows(arguments.val, given))
+    found = measure_margin(given.parsed, parts.pruned, rows, stated.fidelity, stated.confidence)
+    agrees = found == stated
+    said = f"The record is wrong: on these rows the margin is {found}, the folder states {stated}."
+    if agrees:
+        said = (
+            f"Chosen again on {found.n_val} validation rows: the margin is that of the folder.\n{parts.claim}\n"
+            "Taken on trust: that nothing had seen these rows, and that future inputs come from the same source."
+        )
+    document = {"agrees": agrees, "claim": parts.claim, "stated": asdict(stated), "found": asdict(found)}
+    flags.answer(arguments, document, said)
+    return 0 if agrees else 1
+
+
 def _verify_scorer(arguments: argparse.Namespace) -> int:
     """Prove the exits of a scorer again, or count its validation rows again."""
-    from dataclasses import asdict
-
     from pine_boost.scoring.scorer_folder import read_manifest
     from pine_boost.scoring.scorer_verification import verify_scorer
 
@@ -103,8 +150,6 @@ def _verify_scorer(arguments: argparse.Namespace) -> int:
 
 def _recount(arguments: argparse.Namespace, given: Path) -> int:
     """Count the changed validation rows of a compression again."""
-    from dataclasses import asdict, replace
-
     from pine_boost.certificate.saved import model_path
     from pine_boost.compression.record import RECORD, read_record
     from pine_boost.compression.recount import verify_compression

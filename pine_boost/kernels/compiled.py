@@ -32,6 +32,7 @@ class CompiledTrees:
         sums: TableSums | None = None,
     ) -> None:
         self._library, self._flat = library, flat
+        self._bound = flat, native, plan, sums
         self._kept: list[Any] = []  # the arrays that C points into
         self._struct = ScorerStruct()
         self._fill_forest(flat)
@@ -48,6 +49,12 @@ class CompiledTrees:
         self._pointer = ctypes.addressof(self._struct)
         #: class of one row: called with the bytes of its numbers and whether these are float32
         self.class_of_row = partial(library.pine_score_row, ctypes.c_void_p(self._pointer))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arrays alone; they are bound again where they arrive."""
+        from pine_boost.kernels import bind
+
+        return bind, self._bound
 
     def leaves(self, X: npt.NDArray[Any]) -> Int32Array:
         """Leaf number of every row in every tree, (n_rows, n_trees)."""

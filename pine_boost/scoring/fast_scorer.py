@@ -91,10 +91,6 @@ class FastScorer:
     def __init__(self, parts: ScorerParts, n_jobs: int = 1) -> None:
         self.parts = parts
         self.n_jobs = n_jobs
-        self._set_up()
-
-    def _set_up(self) -> None:
-        parts = self.parts
         self._trees = kernels.bind(parts.flat, parts.native, parts.plan)
         self._class_of_row = self._trees.class_of_row
         self.n_features_in_ = parts.flat.n_features
@@ -107,13 +103,6 @@ class FastScorer:
         # arrays of floats are what the trees compare, unless categories come as raw values
         self._reads_arrays = parts.prepare is None and not by_value
         self._row_shape = (1, self.n_features_in_) if self._reads_arrays and parts.classes else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"parts": self.parts, "n_jobs": self.n_jobs}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.parts, self.n_jobs = state["parts"], state["n_jobs"]
-        self._set_up()
 
     def __repr__(self) -> str:
         flat = self.parts.flat

@@ -48,8 +48,13 @@ def native_sum(model: Model) -> NativeSum:
     UnsupportedModelError
         A value model whose link is not one that the kernel reproduces.
     """
-    forest = model.forest
-    plain = NativeSum(
+    per_library = {"catboost": _catboost, "xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}
+    return per_library[model.forest.library](model, plain_sum(model.forest))
+
+
+def plain_sum(forest: Forest) -> NativeSum:
+    """The sum of a Forest's own leaves, to which its cuts and distances refer."""
+    return NativeSum(
         value=forest.value[leaf_nodes(forest)].astype(forest.arithmetic),
         intercept=forest.intercept.astype(forest.arithmetic),
         link=Link.IDENTITY,
@@ -58,9 +63,6 @@ def native_sum(model: Model) -> NativeSum:
         cuts=np.array(forest.decision.cuts, dtype=np.float64),
         wins_ties=forest.decision.tie is Tie.HIGHEST,
         intercept_last=forest.intercept_last and bool(np.any(forest.intercept)),
-    )
-    return {"catboost": _catboost, "xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}[forest.library](
-        model, plain
     )
 
 

@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from pine_boost.model.forest import Model
     from pine_boost.region.region import Region
     from pine_boost.serving.guarded import GuardedModel
+    from pine_boost.serving.guards import GuardedParts
     from pine_boost.serving.margin_guard import MarginGuard
 
 
 def load_scorer(
-    folder: str | os.PathLike[str], *, n_jobs: int = 1, backend: str = "native", trust_pickle: bool = False
+    folder: str | os.PathLike[str], *, n_jobs: int = 1, backend: str = "kernel", trust_pickle: bool = False
 ) -> FastScorer | GuardedModel:
     """Read a scorer that `AccelerateResult.save` or `GuardedModel.save` wrote; its files must belong together.
 
@@ -50,9 +51,9 @@ def load_scorer(
     ----------
     folder : path
     n_jobs : int
-        Threads of an accelerated scorer for batches of several thousand rows; -1 for all cores.
-    backend : {"native", "kernel"}
-        Who evaluates both models of a guarded model.
+        Threads for batches of several thousand rows; -1 for all cores.
+    backend : {"kernel", "native"}
+        What evaluates both models of a guarded model (see `GuardedModel`); an accelerated scorer is the kernel.
     trust_pickle : bool
         Load pickles (scikit-learn models behind a guard, the steps of a Pipeline). Unpickling runs code from the
         file: only for folders you made.
@@ -84,16 +85,21 @@ def load_scorer(
     >>> bool((scorer.predict(X) == model.predict(X)).all())
     True
     """
-    if "guard" in read_manifest(folder):
-        return _load_guarded(path_of(folder), backend, trust_pickle)
-    return FastScorer(read_parts(folder, trust_pickle=trust_pickle)[0], n_jobs)
+    if "guard" not in read_manifest(folder):
+        return FastScorer(read_parts(folder, trust_pickle=trust_pickle)[0], n_jobs)
+    from pine_boost.native.child_process import try_in_child
+    from pine_boost.serving.guarded import GuardedModel
+
+    parts = read_guarded(folder, trust_pickle=trust_pickle)
+    for model in (parts.original, parts.pruned) if backend == "native" else ():
+        try_in_child(model)
+    return GuardedModel.of_parts(parts, backend, n_jobs)
 
 
-def save_guarded(guarded: GuardedModel, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a folder that `load_scorer` reads; it appears complete or not at all."""
     from pine_boost.model.digest import forest_digest
 
-    parts = guarded.parts
     files: dict[str, bytes] = {}
     for role, model in (("original", parts.original), ("pruned", parts.pruned)):
         suffix, contents = _model_contents(model)
@@ -105,8 +111,8 @@ def save_guarded(guarded: GuardedModel, folder: str | os.PathLike[str], *, overw
     files |= layer_files(parts)
     facts = {
         "model_digest": forest_digest(parts.original.forest),
-        "status": guarded.status,
-        "claim": guarded.claim,
+        "status": parts.status,
+        "claim": parts.claim,
         "thresholds": parts.original.forest.decision.thresholds,
     }
     fields = {
@@ -116,14 +122,14 @@ def save_guarded(guarded: GuardedModel, folder: str | os.PathLike[str], *, overw
     return write_scorer(with_manifest(files, fields, facts, parts.classes), folder, overwrite=overwrite)
 
 
-def _load_guarded(folder: Path, backend: str, trust_pickle: bool) -> GuardedModel:
+def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> GuardedParts:
+    """The parts of a guarded model in a folder, each checked against the manifest and the certificate."""
     from pine_boost.certificate.certificate import Certificate
-    from pine_boost.native.child_process import try_in_child
     from pine_boost.region.region import Region
-    from pine_boost.serving.guarded import GuardedModel
     from pine_boost.serving.guards import GuardedParts
     from pine_boost.serving.margin_guard import MarginGuard
 
+    folder = path_of(folder)
     manifest = read_manifest(folder)
     files = {name: read_named(folder, name, manifest) for name in manifest["files"] if name != LAYERS}
     thresholds = tuple(manifest["thresholds"])
@@ -136,14 +142,11 @@ def _load_guarded(folder: Path, backend: str, trust_pickle: bool) -> GuardedMode
         region = Region.from_json(files["region.json"])
     _check_guard(manifest, certificate, region, margin)
     _check_classes(original, manifest["classes"])
-    for model in (original, pruned):  # loaded natively only after all digests matched
-        try_in_child(model)
     prepare, finish = read_layers(folder, manifest, trust_pickle)
     parts = GuardedParts(original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare, finish)
-    guarded = GuardedModel.of_parts(parts, backend)
-    if (guarded.status, guarded.claim) != (manifest["status"], manifest["claim"]):
+    if (parts.status, parts.claim) != (manifest["status"], manifest["claim"]):
         raise CertificateMismatch(f"The promise in {MANIFEST} is not that of the guard.")
-    return guarded
+    return parts
 
 
 def _model_contents(model: Model) -> tuple[str, bytes]:

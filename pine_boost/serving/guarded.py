@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate.claims import margin_guard_claim, region_guard_claim, serving_guard_claim
-from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.serving.engines import Engine, make_engine
-from pine_boost.serving.guards import GuardedParts, parts_of
+from pine_boost.serving.guards import GuardedParts, own_margins, parts_of
 from pine_boost.serving.margin_guard import MarginGuard
+from pine_boost.serving.scorers import Scorer, make_scorer
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.native import take_rows
-from pine_boost.tables.schema import schema_of
+from pine_boost.tables.native import row_count, take_rows
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class GuardedModel:
     boundary than ``margin.distance`` go to the original. The distance is the smallest one that
     reaches ``fidelity`` on X_val by an exact test: a statistical guarantee, not a proof.
 
-    Thread-safe. Create one per process, for example with `load_scorer`.
+    A scorer like `FastScorer`, with the same methods. Thread-safe. Can be pickled; the copy counts from zero.
 
     Parameters
     ----------
@@ -76,14 +72,18 @@ class GuardedModel:
         Rows that nothing else has seen, for the margin guard. Without it, the region is the guard.
     fidelity, confidence : float
         With X_val: a future input keeps the original's class with probability ``fidelity``.
-    backend : {"native", "kernel"}
-        What evaluates both models: the library, or proved scorers (see `accelerate_booster`), which
-        need no library. Classes do not depend on it.
+    backend : {"kernel", "native"}
+        What evaluates both models: proved scorers (see `accelerate_booster`), which need no library, or
+        the library. Classes do not depend on it.
+    n_jobs : int
+        Threads of the kernel for batches of several thousand rows; -1 for all cores.
 
     Attributes
     ----------
     classes_ : array
     n_features_in_ : int
+    feature_names_in_ : array
+        Only where the model has names.
     claim : str
     margin : MarginGuard or None
     counts : GuardCounts
@@ -115,47 +115,53 @@ class GuardedModel:
         *,
         fidelity: float = 0.999,
         confidence: float = 0.95,
-        backend: str = "native",
+        backend: str = "kernel",
+        n_jobs: int = 1,
     ) -> None:
-        self._assemble(parts_of(result, X_val, fidelity, confidence), backend)
+        self._assemble(parts_of(result, X_val, fidelity, confidence), backend, n_jobs)
 
     @classmethod
-    def of_parts(cls, parts: GuardedParts, backend: str = "native") -> GuardedModel:
+    def of_parts(cls, parts: GuardedParts, backend: str = "kernel", n_jobs: int = 1) -> GuardedModel:
         """Build a guarded model from parts that were already checked (see `load_scorer`)."""
         guarded = cls.__new__(cls)
-        guarded._assemble(parts, backend)
+        guarded._assemble(parts, backend, n_jobs)
         return guarded
 
-    def _assemble(self, parts: GuardedParts, backend: str) -> None:
-        self.parts = parts
-        self.backend = backend
-        self.classes_ = np.asarray(parts.classes)
-        self.n_features_in_ = parts.original.forest.n_features
-        self._schema = schema_of(parts.original.forest)
-        self._original: Engine = make_engine(parts.original, backend)
-        self._pruned: Engine = make_engine(parts.pruned, backend)
-        self._contains: Callable[[FloatArray], npt.NDArray[np.bool_]] | None = None
-        if parts.region is not None:
-            self._contains = parts.region.compiled.contains
-        self._lock = threading.Lock()
-        self._counts = GuardCounts()
+    def _assemble(self, parts: GuardedParts, backend: str, n_jobs: int) -> None:
+        self.parts, self.backend = parts, backend
+        self._original = make_scorer(parts.original, parts.classes, backend, n_jobs)
+        self._pruned = make_scorer(parts.pruned, parts.classes, backend, n_jobs)
+        self._margins = None if parts.own_distance is None else own_margins(parts.pruned)
+        self.classes_, self.n_features_in_ = self._original.classes_, self._original.n_features_in_
+        self._schema = parts.schema
+        if self._schema.feature_names is not None:
+            self.feature_names_in_ = np.asarray(self._schema.feature_names, dtype=object)
+        self._lock, self._counts = threading.Lock(), GuardCounts()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"} | {"_counts": GuardCounts()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
+    @property
+    def n_jobs(self) -> int:
+        """Threads of the kernel for batches of several thousand rows; -1 for all cores."""
+        return self._original.n_jobs
+
+    @n_jobs.setter
+    def n_jobs(self, n_jobs: int) -> None:
+        self._original.n_jobs = self._pruned.n_jobs = n_jobs
 
     @property
     def status(self) -> str:
         """CERTIFIED if the region is the guard, VALIDATED if the margin is."""
-        return "CERTIFIED" if self.parts.margin is None else "VALIDATED"
+        return self.parts.status
 
     @property
     def claim(self) -> str:
         """The exact guarantee of this model, as one sentence."""
-        if self.parts.margin is not None:
-            guard = self.parts.margin
-            thresholds = self.parts.original.forest.decision.thresholds
-            return margin_guard_claim(guard.fidelity, guard.confidence, guard.n_val, thresholds)
-        assert self.parts.certificate is not None
-        if self.parts.own_distance is not None:
-            return serving_guard_claim(self.parts.certificate)
-        return region_guard_claim(self.parts.certificate)
+        return self.parts.claim
 
     @property
     def margin(self) -> MarginGuard | None:
@@ -186,45 +192,24 @@ class GuardedModel:
 
     def guarded(self, X: Any) -> npt.NDArray[np.bool_]:
         """Return which rows the pruned model would answer, without counting them."""
-        return self._inside(self._prepared(X))[0]
+        return self._inside(self._prepared(X))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the class label of every row; with several thresholds, its score band."""
-        table = self._prepared(X)
-        inside, classes = self._inside(table)
-        rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
-        if classes is None:
-            classes = np.zeros(len(inside), dtype=np.int64)
-            if len(rows):
-                classes[rows] = self._pruned.classes(_some(table, rows, len(inside)))
-        if len(others):
-            classes[others] = self._original.classes(_some(table, others, len(inside)))
-        self._count(inside)
-        return self._labels(classes)
+        return self._ask(X, "predict", self.classes_[:0])
 
-    def predict_proba(self, X: Any, *, exact: bool = False) -> FloatArray:
+    def predict_proba(self, X: Any, *, exact: bool = False) -> npt.NDArray[Any]:
         """Return the probabilities of the model that answers each row, or with ``exact`` those of the original.
 
         The columns are those of ``classes_``. The guarantee covers classes, not probabilities: those
         of the pruned model differ slightly from the original's.
         """
-        table = self._prepared(X)
-        inside, _ = self._inside(table)
-        original = self._original
-        if exact:
-            inside, original = np.zeros_like(inside), self._exact
-        rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
-        answers: FloatArray | None = None
-        for engine, part in ((self._pruned, rows), (original, others)):
-            if len(part):
-                some = engine.probabilities(_some(table, part, len(inside)))
-                if answers is None:
-                    answers = np.empty((len(inside), some.shape[1]))
-                answers[part] = some
-        self._count(inside)
-        if answers is None:
-            return np.zeros((0, len(self.classes_)))
-        return answers if self.parts.finish is None else np.asarray(self.parts.finish(answers))
+        found = self._ask(X, "predict_proba", np.zeros((0, len(self.classes_))), self._exact if exact else None)
+        return found if self.parts.finish is None or len(found) == 0 else np.asarray(self.parts.finish(found))
+
+    def decision_function(self, X: Any) -> npt.NDArray[Any]:
+        """Return the raw margins of the model that answers each row, as `FastScorer.decision_function` does."""
+        return self._ask(X, "decision_function", np.zeros((0, self.parts.original.forest.n_outputs)).squeeze())
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write both models, the guard and a manifest of digests; `load_scorer` reads them.
@@ -237,12 +222,13 @@ class GuardedModel:
         """
         from pine_boost.serving.folder import save_guarded
 
-        return save_guarded(self, folder, overwrite=overwrite)
+        return save_guarded(self.parts, folder, overwrite=overwrite)
 
     @cached_property
-    def _exact(self) -> Engine:
-        """The kernel of the original: probabilities with the library's own bits, also those of a bare booster."""
-        return make_engine(self.parts.original, "kernel")
+    def _exact(self) -> Scorer:
+        """The original with its library's own bits, which the kernel has also for a bare booster."""
+        is_own = self.backend == "kernel" or hasattr(self.parts.original.native, "predict_proba")
+        return self._original if is_own else make_scorer(self.parts.original, self.parts.classes)
 
     def __repr__(self) -> str:
         before, after = (m.forest.n_trees for m in (self.parts.original, self.parts.pruned))
@@ -253,31 +239,34 @@ class GuardedModel:
         table = X if self.parts.prepare is None else self.parts.prepare(X)
         return table if hasattr(table, "shape") else to_matrix(table, self._schema)
 
-    def _inside(self, table: Any) -> tuple[npt.NDArray[np.bool_], IntArray | None]:
-        """Return which rows the pruned model answers, and its classes if they were computed for that."""
-        matrix = to_matrix(table, self._schema)
-        least = self.parts.own_distance
-        plausible = None if self._contains is None else self._contains(matrix)
-        if plausible is not None and least is None:
-            return plausible, None
-        assert least is not None
-        if len(matrix) == 0:
-            return np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int64)
-        decision = self.parts.pruned.forest.decision
-        margins = self._pruned.margins(table)
-        is_sure = decision.distance(margins) >= least
-        return is_sure if plausible is None else plausible & is_sure, decision.classes(margins)
+    def _inside(self, table: Any) -> npt.NDArray[np.bool_]:
+        """Return which rows the pruned model answers."""
+        matrix, parts = to_matrix(table, self._schema), self.parts
+        inside = np.ones(len(matrix), dtype=bool)
+        if parts.region is not None:
+            inside = parts.region.compiled.contains(matrix)
+        if self._margins is not None:
+            margins = self._margins.margins(matrix)[0]
+            inside &= parts.pruned.forest.decision.distance(margins) >= parts.own_distance
+        return inside
 
-    def _labels(self, classes: IntArray) -> npt.NDArray[Any]:
-        n_bands = len(self.parts.original.forest.decision.thresholds) + 1
-        return classes if n_bands > 2 else self.classes_[classes]
+    def _ask(self, X: Any, question: str, nothing: npt.NDArray[Any], only: Scorer | None = None) -> npt.NDArray[Any]:
+        """Put a question to the model that answers each row, or to one for all rows, and count the rows."""
+        table = self._prepared(X)
+        inside = self._inside(table) if only is None else np.zeros(row_count(table), dtype=bool)
+        answers = nothing
+        for scorer, rows in ((self._pruned, np.flatnonzero(inside)), (only or self._original, np.flatnonzero(~inside))):
+            if len(rows) == len(inside) > 0:  # all rows, without a copy
+                answers = getattr(scorer, question)(table)
+            elif len(rows):
+                found = getattr(scorer, question)(take_rows(table, rows))
+                if not len(answers):
+                    answers = np.empty((len(inside), *found.shape[1:]), dtype=found.dtype)
+                answers[rows] = found
+        self._count(inside)
+        return answers
 
     def _count(self, inside: npt.NDArray[np.bool_]) -> None:
         with self._lock:
             c = self._counts
             self._counts = GuardCounts(c.n_batches + 1, c.n_rows + len(inside), c.n_guarded + int(inside.sum()))
-
-
-def _some(table: Any, rows: IntArray, n_rows: int) -> Any:
-    """Return some rows of a table; all rows without a copy."""
-    return table if len(rows) == n_rows else take_rows(table, rows)

@@ -6,15 +6,18 @@ Results without a guarantee raise, and so do regions whose membership test needs
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pine_boost import kernels
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claims import VALIDATED, margin_guard_claim, region_guard_claim, serving_guard_claim
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import predict_classes
 from pine_boost.region.region import Region
-from pine_boost.serving.engines import make_engine
+from pine_boost.scoring.native_sum import plain_sum
 from pine_boost.serving.margin_guard import MarginGuard, choose_margin, margin_levels
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
@@ -62,6 +65,22 @@ class GuardedParts:
             return None
         return self.certificate.serving.distance
 
+    @property
+    def status(self) -> str:
+        """CERTIFIED if the region is the guard, VALIDATED if the margin is."""
+        return "CERTIFIED" if self.margin is None else VALIDATED
+
+    @property
+    def claim(self) -> str:
+        """The exact guarantee, as one sentence."""
+        if (guard := self.margin) is not None:
+            thresholds = self.original.forest.decision.thresholds
+            return margin_guard_claim(guard.fidelity, guard.confidence, guard.n_val, thresholds)
+        assert self.certificate is not None
+        return (
+            region_guard_claim(self.certificate) if self.own_distance is None else serving_guard_claim(self.certificate)
+        )
+
 
 def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> GuardedParts:
     """Return the parts of a guarded model: with X_val the margin is the guard, otherwise the region."""
@@ -81,13 +100,12 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
             f"A guard needs a decision, and {original.kind} predicts a value; make the result with threshold=.",
             option="threshold",
         )
-    certificate = getattr(result, "certificate", None)
+    parts = GuardedParts(original, pruned, original.forest.classes, prepare=prepare, finish=finish)
     if X_val is not None:
         rows = X_val if prepare is None else prepare(X_val)
         _require_fresh(result, rows)
-        margin = measure_margin(original, pruned, rows, fidelity, confidence)
-        return GuardedParts(original, pruned, original.forest.classes, margin=margin, prepare=prepare, finish=finish)
-    region = getattr(result, "region", None)
+        return replace(parts, margin=measure_margin(original, pruned, rows, fidelity, confidence))
+    certificate, region = getattr(result, "certificate", None), getattr(result, "region", None)
     if certificate is None or region is None:
         raise InvalidInputError(
             "This result has no certified region; pass X_val, rows that nothing else has seen, so "
@@ -111,15 +129,7 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
         )
     if certificate.serving is not None:
         certificate.serving.require_region(region.tables_digest, region.tau)
-    return GuardedParts(
-        original,
-        pruned,
-        original.forest.classes,
-        region=region,
-        certificate=certificate,
-        prepare=prepare,
-        finish=finish,
-    )
+    return replace(parts, region=region, certificate=certificate)
 
 
 def _require_fresh(result: Any, rows: Any) -> None:
@@ -139,12 +149,17 @@ def _require_fresh(result: Any, rows: Any) -> None:
         )
 
 
+def own_margins(pruned: Model) -> kernels.Trees:
+    """The kernel for the margins of a pruned model that its guard compares with a distance."""
+    return kernels.bind(flatten(pruned.forest), plain_sum(pruned.forest))
+
+
 def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, confidence: float) -> MarginGuard:
     """Choose the margin guard of two models on rows that were used for nothing else."""
-    engine = make_engine(pruned, "native")
-    if len(to_matrix(X_val, schema_of(original.forest), "X_val")) == 0:
+    matrix = to_matrix(X_val, schema_of(original.forest), "X_val")
+    if len(matrix) == 0:
         raise InvalidInputError("X_val has no rows.", option="X_val")
-    margins = engine.margins(X_val)
+    margins = own_margins(pruned).margins(matrix)[0]
     decision = pruned.forest.decision
     differs = decision.classes(margins) != predict_classes(original, X_val)
     return choose_margin(

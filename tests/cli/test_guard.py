@@ -71,6 +71,45 @@ def test_a_compressed_result_needs_fresh_rows(place, tmp_path, capsys):
     assert document["rows"] == 2800 == document["guarded"] + document["fallbacks"]
 
 
+def test_a_guarded_folder_is_verified(place, tmp_path, capsys):
+    model = place / "model.json"
+    assert run("guard", place / "pruned", "--original", model, "-o", tmp_path / "s") == 0
+    capsys.readouterr()
+    assert run("verify", model, tmp_path / "s") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("AGREES")
+    assert "On every input, the guarded model" in said
+    assert run("verify", model, tmp_path / "s", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["proved_twice"]
+    assert run("verify", place / "other.json", tmp_path / "s") == 1
+    assert "original" in capsys.readouterr().err
+    assert run("verify", model, tmp_path / "s", "--record") == 1
+    assert "names its certificate and region by digest" in capsys.readouterr().err
+    region = tmp_path / "s" / "region.json"
+    region.write_bytes(region.read_bytes() + b" ")
+    assert run("verify", model, tmp_path / "s") == 1
+    assert "their digests differ" in capsys.readouterr().err
+
+
+def test_a_guard_by_the_margin_is_chosen_again(place, tmp_path, capsys):
+    start = ["guard", place / "compressed", "--original", place / "model.json", "-o", tmp_path / "s"]
+    assert run(*start, "--val", place / "fresh.npy", "--fidelity", "0.99") == 0
+    capsys.readouterr()
+    asked = ["verify", place / "model.json", tmp_path / "s"]
+    assert run(*asked) == 1
+    assert "name them with --val" in capsys.readouterr().err
+    assert run(*asked, "--val", place / "fresh.npy") == 0
+    said = capsys.readouterr().out
+    assert "Chosen again on 2800 validation rows" in said
+    assert "not a proof" in said
+    assert run(*asked, "--val", place / "fresh.npy", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["agrees"]
+    assert run(*asked, "--val", place / "val.npy") == 1
+    assert "The record is wrong" in capsys.readouterr().out
+    assert run("verify", place / "other.json", tmp_path / "s", "--val", place / "fresh.npy") == 1
+    assert "is not the original model" in capsys.readouterr().err
+
+
 def test_another_original_is_refused(place, tmp_path, capsys):
     for result in ("pruned", "compressed"):
         code = run(

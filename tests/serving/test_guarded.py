@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from dataclasses import replace
 from functools import cache
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 
 import pine_boost.parsers
-from pine_boost import GuardedModel, InvalidInputError, prune_booster
+from pine_boost import GuardedModel, InvalidInputError, accelerate_booster, load_scorer, prune_booster
 from pine_boost.native.predict import predict_classes
-from pine_boost.serving.engines import BACKENDS
+from pine_boost.serving.scorers import BACKENDS, Scorer
 
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
@@ -100,6 +101,41 @@ def test_every_row_gets_the_class_of_the_original(results, name, n_classes, back
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("name", "n_classes"), [("xgboost", 2), ("lightgbm", 3), ("histogram", 2), ("forest", 3)])
+def test_a_guarded_model_is_a_scorer_like_any_other(results, name, n_classes, backend):
+    model, result = results[name, n_classes]
+    X = tables(n_classes)[0]
+    guarded, fast = GuardedModel(result, backend=backend), accelerate_booster(model).scorer
+    assert isinstance(guarded, Scorer)
+    assert isinstance(fast, Scorer)
+    assert guarded.n_features_in_ == fast.n_features_in_
+    assert hasattr(guarded, "feature_names_in_") == hasattr(fast, "feature_names_in_")
+    again = pickle.loads(pickle.dumps(guarded))
+    assert (again.counts.n_rows, again.backend) == (0, backend)
+    assert (again.predict(X) == model.predict(X)).all()
+    margins, inside = guarded.decision_function(X), result.region.contains(X)
+    assert margins.shape == fast.decision_function(X).shape
+    assert again.counts.n_guarded == inside.sum() < len(X)
+    np.testing.assert_allclose(margins[~inside], fast.decision_function(X)[~inside], rtol=1e-12)
+    pruned = accelerate_booster(result.model).scorer.decision_function(X)
+    np.testing.assert_allclose(margins[inside], pruned[inside], rtol=1e-12)
+
+
+def test_threads_are_those_of_the_kernel(results, tmp_path):
+    model, result = results["xgboost", 2]
+    GuardedModel(result).save(tmp_path / "folder")
+    X = np.tile(tables(2)[0], (20, 1))
+    guarded = load_scorer(tmp_path / "folder", n_jobs=2)
+    assert guarded.n_jobs == 2
+    assert (guarded.predict(X) == model.predict(X)).all()
+    guarded.n_jobs = 0
+    with pytest.raises(InvalidInputError, match="n_jobs must be a positive integer or -1, got 0"):
+        guarded.predict(X)
+    with pytest.raises(InvalidInputError, match="set the threads of the library on the model itself"):
+        load_scorer(tmp_path / "folder", n_jobs=2, backend="native")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
 def test_probabilities_are_those_of_the_model_that_answers(results, name, n_classes, backend):
     model, result = results[name, n_classes]
@@ -113,13 +149,14 @@ def test_probabilities_are_those_of_the_model_that_answers(results, name, n_clas
 
 
 def test_a_pruned_model_in_float32_has_exact_margins_in_the_kernel(results):
-    from pine_boost.serving.engines import make_engine
+    from pine_boost.native.predict import predict_margins
+    from pine_boost.serving.guards import own_margins
 
     for n_classes in (2, 3):
         _, result = results["xgboost", n_classes]
         X = hard_rows(result.original.forest, tables(n_classes)[0], seed=1)
-        native = make_engine(result.pruned, "native").margins(X)
-        assert (make_engine(result.pruned, "kernel").margins(X) == native).all()
+        native = predict_margins(result.pruned, X)[0]
+        assert (own_margins(result.pruned).margins(X)[0] == native).all()
 
 
 def test_doubles_that_other_compiled_code_takes_for_missing(results):
@@ -270,7 +307,7 @@ def test_what_cannot_be_guarded_is_refused_with_the_reason():
         GuardedModel(out_of_time)
     with pytest.raises(InvalidInputError, match="not a XGBClassifier"):
         GuardedModel(model)
-    with pytest.raises(InvalidInputError, match="backend must be one of native, kernel, got 'onnx'"):
+    with pytest.raises(InvalidInputError, match="backend must be one of kernel, native, got 'onnx'"):
         GuardedModel(prune_booster(model, X, X_cal, alpha=0.9), backend="onnx")
 
 
