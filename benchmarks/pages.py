@@ -190,6 +190,15 @@ def validated_scored(results: Path) -> str:
     return _sourced(markdown(header, lines) if lines else "", results, "validated_scoring", "validated_scoring.csv")
 
 
+def served(results: Path) -> str:
+    """Latency of a request over HTTP with and without a scorer."""
+    rows = read_rows(results / "scorer.csv")
+    names = ("model", "scorer", "rows", "p10_ms", "p50_ms", "p90_ms", "times_native")
+    header = ("XGBoost", "served by", "rows", "fastest tenth, ms", "median, ms", "slowest tenth, ms", "times native")
+    table = markdown(header, [tuple(row[name] for name in names) for row in rows]) if rows else ""
+    return _sourced(table, results, "scorer", "scorer.csv")
+
+
 def _times(rows: Rows, batch: str, engines: Sequence[str]) -> str:
     """Ratios against the fastest of some engines on each data set."""
     own = [row for row in rows if row["batch"] == batch and row["engine"] in engines]
@@ -223,6 +232,7 @@ DOCS = (
     Block("docs/fast-scoring.md", "proved scorers", scored),
     Block("docs/fast-scoring.md", "validated scorers", validated_scored),
     Block("docs/comparison.md", "kept accuracy", kept_accuracy),
+    Block("docs/fast-scoring.md", "served scorers", served),
     Block("docs/fleet.md", "fleets", fleet),
     Block("docs/simplify.md", "simplified models", simplified),
     Block("docs/limits.md", "what to expect", what_to_expect),

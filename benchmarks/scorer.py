@@ -1,7 +1,7 @@
-"""Latency of the example scorer, guarded and with the original (python -m benchmarks.scorer).
+"""Latency of the example service with the native model and with its scorers (python -m benchmarks.scorer).
 
-Two servers on this machine answer the same few connections in turns. Writes percentiles for several request sizes,
-and a figure.
+Three servers on this machine, the model's own ``predict``, the accelerated model and a guarded one, answer the same
+few connections in turns. Writes percentiles for several request sizes, and a figure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,9 @@ from benchmarks.runner import append_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVE = ROOT / "examples" / "scorer" / "serve.py"
-COLUMNS = ("model", "scorer", "rows", "requests", "p10_ms", "p50_ms", "p90_ms", "rows_per_s", "share_fallbacks")
+COLUMNS = ("model", "scorer", "rows", "requests", "p10_ms", "p50_ms", "p90_ms", "rows_per_s", "times_native")
 SIZES = (1, 10, 100, 1000)
-SCORERS = ("original", "guarded")
+SCORERS = ("native", "accelerated", "guarded")
 
 
 def make_folders(folder: Path) -> dict[str, tuple[Path, np.ndarray]]:
@@ -39,34 +39,33 @@ def make_folders(folder: Path) -> dict[str, tuple[Path, np.ndarray]]:
     from sklearn.datasets import make_classification
     from xgboost import XGBClassifier
 
-    from pine_boost import GuardedModel, compress_booster, prune_booster
+    from pine_boost import GuardedModel, accelerate_booster, compress_booster, prune_booster
 
     X, y = make_classification(20_000, 10, n_informative=5, n_redundant=0, class_sep=1.5, random_state=0)
     X = X.round(2).astype(np.float32)
     small = XGBClassifier(n_estimators=30, max_depth=2, learning_rate=0.1, n_jobs=1)
     small.fit(X[:2000], y[:2000])
-    result = prune_booster(small, X[:2000], X[2000:6000], alpha=0.2, time_limit=30)
-    print(result.summary())
-    GuardedModel(result).save(folder / "small")
     large = XGBClassifier(n_estimators=500, max_depth=6, n_jobs=1).fit(X[:6000], y[:6000])
+    pruned = prune_booster(small, X[:2000], X[2000:6000], alpha=0.2, time_limit=30)
     compressed = compress_booster(large, X[:6000], X[6000:10_000], fidelity=0.98, time_limit=90)
-    print(compressed.summary())
-    GuardedModel(compressed, X[10_000:15_000], fidelity=0.999).save(folder / "large")
-    return {
-        "30 x 2, region guard": (folder / "small", X[15_000:]),
-        "500 x 6, margin guard": (folder / "large", X[15_000:]),
-    }
+    guards = {"30 x 2": GuardedModel(pruned), "500 x 6": GuardedModel(compressed, X[10_000:15_000], fidelity=0.999)}
+    for (name, guarded), model in zip(guards.items(), (small, large), strict=True):
+        print(guarded, guarded.claim)
+        guarded.save(folder / name / "guarded")
+        accelerate_booster(model).save(folder / name / "accelerated")
+        model.save_model(folder / name / "native.json")
+    return {name: (folder / name, X[15_000:]) for name in guards}
 
 
 @contextmanager
-def server(folder: Path, original: bool) -> Iterator[int]:
-    """A running scorer; the port it listens on."""
+def server(folder: Path, scorer: str) -> Iterator[int]:
+    """A running service; the port it listens on."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = int(listening.getsockname()[1])
-    command = [sys.executable, str(SERVE), "--folder", str(folder), "--port", str(port)]
+    what = ["--native", folder / "native.json"] if scorer == "native" else ["--folder", folder / scorer]
     process = subprocess.Popen(
-        [*command, *(["--original"] if original else [])],
+        [sys.executable, SERVE, *what, "--port", str(port)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -114,11 +113,11 @@ def latencies(port: int, bodies: list[bytes], n_connections: int) -> list[float]
 
 
 def measure(name: str, folder: Path, X: np.ndarray, options: Any) -> list[dict[str, Any]]:
-    """Both scorers, asked in turns, for every size of a request."""
+    """All scorers, asked in turns, for every size of a request."""
     rows = []
     rng = np.random.default_rng(0)
-    with server(folder, True) as one, server(folder, False) as two:
-        ports = dict(zip(SCORERS, (one, two), strict=True))
+    with ExitStack() as stack:
+        ports = {scorer: stack.enter_context(server(folder, scorer)) for scorer in SCORERS}
         for size in options.sizes:
             n_requests = max(options.requests // max(size // 20, 1), 40)
             bodies = [
@@ -126,12 +125,13 @@ def measure(name: str, folder: Path, X: np.ndarray, options: Any) -> list[dict[s
             ]
             seconds: dict[str, list[float]] = {scorer: [] for scorer in SCORERS}
             spent = dict.fromkeys(SCORERS, 0.0)
-            for start in range(0, n_requests, 20):  # in turns: a busy machine slows both alike
+            for start in range(0, n_requests, 20):  # in turns: a busy machine slows all alike
                 for scorer in SCORERS:
                     started = time.perf_counter()
                     part = bodies[start : start + 20]
                     seconds[scorer] += latencies(ports[scorer], part, options.connections)
                     spent[scorer] += time.perf_counter() - started
+            native = np.median(seconds["native"]) * 1000
             for scorer in SCORERS:
                 p10, p50, p90 = np.percentile(seconds[scorer], [10, 50, 90]) * 1000
                 rows.append(
@@ -144,17 +144,11 @@ def measure(name: str, folder: Path, X: np.ndarray, options: Any) -> list[dict[s
                         "p50_ms": f"{p50:.2f}",
                         "p90_ms": f"{p90:.2f}",
                         "rows_per_s": f"{size * n_requests / spent[scorer]:.0f}",
-                        "share_fallbacks": _share(ports[scorer]) if scorer == "guarded" else "",
+                        "times_native": f"{native / p50:.2f}",
                     }
                 )
                 print("| " + " | ".join(str(value) for value in rows[-1].values()) + " |")
     return rows
-
-
-def _share(port: int) -> str:
-    text = ask(http.client.HTTPConnection("127.0.0.1", port, timeout=5), "GET", "/metrics")
-    values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if line[:1] != "#")
-    return f"{float(values['scorer_fallbacks_total']) / float(values['scorer_rows_total']):.3f}"
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
@@ -167,7 +161,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     models = list(dict.fromkeys(row["model"] for row in rows))
     figure, axes = plt.subplots(1, len(models), figsize=(4.6 * len(models), 3.6), squeeze=False)
     for ax, model in zip(axes[0], models, strict=True):
-        for scorer, colour in zip(SCORERS, ("#8a5a00", "#1f6f4a"), strict=True):
+        for scorer, colour in zip(SCORERS, ("#8a5a00", "#1f6f4a", "#35508f"), strict=True):
             mine = [row for row in rows if (row["model"], row["scorer"]) == (model, scorer)]
             sizes = [int(row["rows"]) for row in mine]
             for column, style in (("p50_ms", "-"), ("p10_ms", ":")):

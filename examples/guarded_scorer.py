@@ -27,7 +27,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = GuardedModel(result).save(Path(name) / "scorer")
-        guarded = load_scorer(folder, backend="kernel")
+        guarded = load_scorer(folder)
         print(guarded)
         print(guarded.claim)
         far_out = X_new.copy()

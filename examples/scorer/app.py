@@ -1,8 +1,8 @@
-"""The web application: rows in, classes out, and who answered.
+"""The web application: rows in, classes out.
 
-In comes a scorer (a `GuardedModel`, or anything with its predict and counts); out goes a FastAPI
-application. Refuses bodies and batches above their limits and rows that the model cannot take, each
-with a status in the 400s and a sentence that says what to do.
+In comes a scorer (a `FastScorer` or `GuardedModel`, or a classifier of scikit-learn's kind); out goes a
+FastAPI application. Refuses bodies and batches above their limits and rows that the model cannot take,
+each with a status in the 400s and a sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ MAX_BYTES = 1_000_000
 
 
 class Meter:
-    """Requests by status and the seconds spent on those that were answered."""
+    """Requests by status, rows answered and the seconds spent on them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.requests: dict[int, int] = {}
-        self.seconds = 0.0
+        self.rows, self.seconds = 0, 0.0
 
-    def add(self, status: int, seconds: float) -> None:
+    def add(self, status: int, n_rows: int, seconds: float) -> None:
         """Count one request."""
         with self._lock:
             self.requests[status] = self.requests.get(status, 0) + 1
-            self.seconds += seconds if status == 200 else 0.0
+            if status == 200:
+                self.rows, self.seconds = self.rows + n_rows, self.seconds + seconds
 
     def lines(self) -> list[str]:
         """The counts as Prometheus reads them."""
         with self._lock:
-            counted, seconds = dict(self.requests), self.seconds
+            counted, n_rows, seconds = dict(self.requests), self.rows, self.seconds
         return [
+            "# TYPE scorer_rows_total counter",
+            f"scorer_rows_total {n_rows}",
             "# TYPE scorer_requests_total counter",
             *(f'scorer_requests_total{{status="{s}"}} {n}' for s, n in sorted(counted.items())),
             "# TYPE scorer_answered_seconds_total counter",
@@ -48,15 +51,15 @@ class Meter:
         ]
 
 
-def create_app(scorer: Any, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES) -> FastAPI:
-    """An application around one scorer; every process makes its own."""
+def create_app(scorer: Any, claim: str, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES) -> FastAPI:
+    """An application around one scorer and what may be said of it; every process makes its own."""
     app = FastAPI(title="pine_boost scorer", docs_url=None, redoc_url=None, openapi_url=None)
     meter = Meter()
 
     @app.post("/predict")
     async def predict(request: Request) -> JSONResponse:
         started = time.perf_counter()
-        status = 500
+        status, n_rows = 500, 0
         try:
             body = await read_body(request, max_bytes)
             rows = read_rows(body, scorer.n_features_in_, max_rows)
@@ -64,33 +67,31 @@ def create_app(scorer: Any, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BY
                 classes = scorer.predict(rows)
             except PineBoostError as error:  # says itself what is wrong with the row
                 raise HTTPException(422, str(error)) from error
-            status = 200
+            status, n_rows = 200, len(rows)
             return JSONResponse({"classes": classes.tolist()})
         except HTTPException as error:
             status = error.status_code
             raise
         finally:
-            meter.add(status, time.perf_counter() - started)
+            meter.add(status, n_rows, time.perf_counter() - started)
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        return {"status": "ok", "model": repr(scorer), "claim": scorer.claim, "n_features": scorer.n_features_in_}
+        return {"status": "ok", "model": repr(scorer), "claim": claim, "n_features": scorer.n_features_in_}
 
     @app.get("/metrics")
     async def metrics() -> PlainTextResponse:
-        counts = scorer.counts
-        coverage = counts.share_guarded if counts.n_rows else 0.0
-        lines = [
-            "# TYPE scorer_rows_total counter",
-            f"scorer_rows_total {counts.n_rows}",
-            "# HELP scorer_fallbacks_total Rows that the original model answered.",
-            "# TYPE scorer_fallbacks_total counter",
-            f"scorer_fallbacks_total {counts.n_fallbacks}",
-            "# HELP scorer_coverage Share of rows that the pruned model answered.",
-            "# TYPE scorer_coverage gauge",
-            f"scorer_coverage {coverage:.6f}",
-            *meter.lines(),
-        ]
+        lines = meter.lines()
+        if hasattr(scorer, "counts"):  # of a guarded model
+            counts = scorer.counts
+            lines += [
+                "# HELP scorer_fallbacks_total Rows that the original model answered.",
+                "# TYPE scorer_fallbacks_total counter",
+                f"scorer_fallbacks_total {counts.n_fallbacks}",
+                "# HELP scorer_coverage Share of rows that the pruned model answered.",
+                "# TYPE scorer_coverage gauge",
+                f"scorer_coverage {counts.share_guarded if counts.n_rows else 0.0:.6f}",
+            ]
         return PlainTextResponse("\n".join(lines) + "\n")
 
     return app
