@@ -12,6 +12,8 @@ from benchmarks.accuracy import table as accuracy_table
 from benchmarks.data import ROOT
 from benchmarks.frames import Rows, markdown, texts, values
 from benchmarks.glance import DEFAULT, SMALL
+from benchmarks.guarded import HEADER as GUARDED_HEADER
+from benchmarks.guarded import format_row as guarded_row
 from benchmarks.ledger import commits_of
 from benchmarks.runner import RESULTS, read_rows
 from benchmarks.size_tables import library_table, what_to_expect
@@ -91,38 +93,10 @@ def compressed(results: Path) -> str:
 
 
 def guarded(results: Path) -> str:
-    """Rows per second of the original and of a guarded model."""
+    """Rows per second of the original, its scorer and a guarded model."""
     rows = read_rows(results / "guarded.csv")
-    lines = [
-        (
-            row["dataset"],
-            row["model"],
-            f"{row['leaves_before']} -> {row['leaves_after']}",
-            row["guard"],
-            f"{float(row['share_fallbacks']):.1%}",
-            row["backend"],
-            f"{int(row['batch']):,}",
-            f"{int(row['rows_per_s_original']):,}",
-            f"{int(row['rows_per_s_guarded']):,}",
-            row["ratio"],
-            f"{float(row['same_class']):.2%}",
-        )
-        for row in rows
-    ]
-    header = (
-        "data set",
-        "model",
-        "leaves",
-        "guard",
-        "to the original",
-        "backend",
-        "batch",
-        "original rows/s",
-        "guarded rows/s",
-        "ratio",
-        "same class",
-    )
-    return _sourced(markdown(header, lines) if rows else "", results, "guarded", "guarded.csv")
+    table = "\n".join([GUARDED_HEADER, *map(guarded_row, rows)]) if rows else ""
+    return _sourced(table, results, "guarded", "guarded.csv")
 
 
 def fleet(results: Path) -> str:

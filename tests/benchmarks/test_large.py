@@ -41,7 +41,7 @@ def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, mon
     out = tmp_path / "guarded.csv"
     guarded.main(
         (
-            f"--datasets Toy --data {folder} --backends native,kernel --batches 1,50 --time-limit 5 "
+            f"--datasets Toy --data {folder} --batches 1,50 --time-limit 5 "
             f"--trees 4 --fidelity 0.9 --out {out}"
         ).split()
     )
