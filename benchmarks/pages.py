@@ -167,8 +167,11 @@ def validated_scored(results: Path) -> str:
 def served(results: Path) -> str:
     """Latency of a request over HTTP with and without a scorer."""
     rows = read_rows(results / "scorer.csv")
-    names = ("model", "scorer", "rows", "p10_ms", "p50_ms", "p90_ms", "times_native")
-    header = ("XGBoost", "served by", "rows", "fastest tenth, ms", "median, ms", "slowest tenth, ms", "times native")
+    names = ("model", "scorer", "rows", "p10_ms", "p50_ms", "p90_ms", "cpu_ms", "times_native")
+    header = (
+        *("XGBoost", "served by", "rows", "fastest tenth, ms", "median, ms", "slowest tenth, ms"),
+        *("processor, ms", "times native"),
+    )
     table = markdown(header, [tuple(row[name] for name in names) for row in rows]) if rows else ""
     return _sourced(table, results, "scorer", "scorer.csv")
 

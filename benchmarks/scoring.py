@@ -65,8 +65,10 @@ def train(model: str, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
     return ensemble.RandomForestClassifier(n_estimators=200, n_jobs=1, random_state=0).fit(X, y)
 
 
-def engines(model: Any, scorer: pine_boost.FastScorer, folder: Path, compiled: bool) -> Iterator[tuple[str, Predict]]:
-    """Everything that answers for a model in one thread, by name."""
+def engines(
+    model: Any, scorer: pine_boost.FastScorer, folder: Path, n_met: int, options: argparse.Namespace
+) -> Iterator[tuple[str, Predict]]:
+    """Everything that answers for a model in one thread, by name; ``n_met`` trees are what a row meets in the mean."""
     yield "scorer", scorer.predict
     yield "native predict", model.predict
     if not type(model).__module__.startswith("sklearn"):
@@ -78,7 +80,9 @@ def engines(model: Any, scorer: pine_boost.FastScorer, folder: Path, compiled: b
         yield "pred_early_stop", lambda X: booster.predict(X, num_threads=1, pred_early_stop=True)
     yield "treelite gtil", gtil_predict(model, input_type(model))
     yield "onnxruntime", onnx_predict(model)
-    if compiled:
+    if options.free_exits and hasattr(model, "get_booster"):
+        yield "onnxruntime, free exits", onnx_predict(model.get_booster()[:n_met])
+    if options.compiled:
         yield "tl2cgen", compiled_predict(model, input_type(model), folder)[0]
 
 
@@ -170,7 +174,7 @@ def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             work = float(scorer.trees_met(rows).mean()) / n_trees
             cells = (dataset, name, n_trees, work, build)
             with tempfile.TemporaryDirectory() as folder:
-                named = dict(engines(model, scorer, Path(folder), options.compiled))
+                named = dict(engines(model, scorer, Path(folder), round(work * n_trees), options))
                 for batch in options.batches:
                     # the reference predictor takes minutes there
                     left_out = {"treelite gtil"} if batch > 1000 and n_trees > 100 else set()
@@ -208,6 +212,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", type=listed, default=list(MODELS), metavar="A,B")
     parser.add_argument("--batches", type=lambda text: [int(word) for word in listed(text)], default=list(BATCHES))
     parser.add_argument("--compiled", action="store_true", help="tl2cgen too; it compiles for seconds to minutes")
+    parser.add_argument(
+        "--free-exits",
+        action="store_true",
+        help="XGBoost: onnxruntime with only as many trees as a row meets, the most that exits in ONNX could gain",
+    )
     parser.add_argument("--cpu-time", action="store_true", help="processor time of one thread, for a busy machine")
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULTS / "scoring.csv")

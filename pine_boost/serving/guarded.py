@@ -245,9 +245,8 @@ class GuardedModel:
         inside = np.ones(len(matrix), dtype=bool)
         if parts.region is not None:
             inside = parts.region.compiled.contains(matrix)
-        if self._margins is not None:
-            margins = self._margins.margins(matrix)[0]
-            inside &= parts.pruned.forest.decision.distance(margins) >= parts.own_distance
+        if self._margins is not None and (least := parts.own_distance) is not None:
+            inside &= parts.pruned.forest.decision.distance(self._margins.margins(matrix)[0]) >= least
         return inside
 
     def _ask(self, X: Any, question: str, nothing: npt.NDArray[Any], only: Scorer | None = None) -> npt.NDArray[Any]:

@@ -40,10 +40,7 @@ def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, mon
     monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
     out = tmp_path / "guarded.csv"
     guarded.main(
-        (
-            f"--datasets Toy --data {folder} --batches 1,50 --time-limit 5 "
-            f"--trees 4 --fidelity 0.9 --out {out}"
-        ).split()
+        (f"--datasets Toy --data {folder} --batches 1,50 --time-limit 5 --trees 4 --fidelity 0.9 --out {out}").split()
     )
     rows = runner.read_rows(out)
     assert {row["guard"] for row in rows} >= {"region"}
