@@ -58,15 +58,17 @@ def results_of(dataset: str, options: argparse.Namespace) -> list[tuple[str, Any
 
 def run_guarded(dataset: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Both models, behind the guard that each allows, in all batches."""
-    from pine_boost import GuardedModel, accelerate_booster
+    from pine_boost import GuardedModel, InvalidInputError, accelerate_booster
     from pine_boost.fleet.run import smaller_of
 
     for name, result, parts in results_of(dataset, options):
         model = result.original.native
-        if result.status == "CERTIFIED":
-            guarded = GuardedModel(result)
-        else:
-            guarded = GuardedModel(result, parts.X_test[::2], fidelity=0.99)
+        X_val = None if result.status == "CERTIFIED" else parts.X_test[::2]
+        try:
+            guarded = GuardedModel(result, X_val, fidelity=0.99)
+        except InvalidInputError as error:
+            print(f"{name}: no margin guard: {error}")
+            continue
         X_new = parts.X_test[1::2]  # the other half chose the margin
         sample = repeat_rows(X_new, 2000)
         calls = (model.predict, accelerate_booster(model).scorer.predict, guarded.predict)
