@@ -103,7 +103,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _choose_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
     """Choose the margin of a guarded model again on its validation rows."""
-    from pine_boost.errors import InvalidInputError
+    from pine_boost.errors import CertificateMismatch, InvalidInputError
     from pine_boost.model.digest import forest_digest
     from pine_boost.serving.guards import measure_margin
 
@@ -114,10 +114,10 @@ def _choose_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
             f"{arguments.pruned} is guarded by a margin, whose promise is about its validation rows; name them with "
             "--val."
         )
-    forest = parts.original.forest
-    given = read_original(
-        arguments, arguments.original, forest.decision.thresholds, forest_digest(forest), decision="value"
-    )
+    thresholds, digest = parts.original.forest.decision.thresholds, forest_digest(parts.original.forest)
+    given = read_original(arguments, arguments.original, thresholds, digest, "value")
+    if forest_digest(given.parsed.forest) != digest:
+        raise CertificateMismatch(f"{arguments.original} is not the original model of {arguments.pruned}.")
     rows = given.wrapper.rows(flags.read_rows(arguments.val, given))
     found = measure_margin(given.parsed, parts.pruned, rows, stated.fidelity, stated.confidence)
     agrees = found == stated
