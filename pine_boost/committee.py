@@ -38,9 +38,9 @@ from pine_boost.compression.path import Candidate, Task, find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import undominated, write
-from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
-from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited, unchanged, write_folder
-from pine_boost.json_fields import FieldError, digest, mapping, open_document, write_document
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.folders import write_folder
+from pine_boost.json_fields import write_document
 from pine_boost.model.forest import BoolArray
 from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, CompressOptions, counted
@@ -266,17 +266,7 @@ class CommitteeResult:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `files` to a folder; an earlier result there is replaced."""
-        return write_folder(folder, self.files(), last=[RECORD], owned=owned_files(folder), overwrite=overwrite)
-
-
-def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
-    """Files of an earlier result in a folder that are unchanged since."""
-    path = path_of(folder)
-    try:
-        record = open_document(read_limited(path / RECORD, CERTIFICATE_LIMIT, "record"), FORMAT)
-        return frozenset({RECORD, *unchanged(path, mapping(digest)(record.get("files"), "files"))})
-    except (FieldError, PineBoostError):
-        return frozenset()
+        return write_folder(folder, self.files(), overwrite=overwrite)
 
 
 @dataclass(frozen=True, eq=False)

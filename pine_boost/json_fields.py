@@ -22,6 +22,7 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostE
 from pine_boost.model.forest import FloatArray, IntArray
 
 FORMAT_VERSION = 1  # of every kind of file that pine_boost writes
+UNDIGESTED = ("timings", "seconds", "date")
 INT64 = (-(2**63), 2**63 - 1)
 _LONGEST = 300  # characters of a message: a value in a file may be megabytes long
 _INTEGER_TEXT = re.compile(r"-?[0-9]{1,18}\Z")
@@ -98,29 +99,27 @@ def open_document(document: str | bytes | Mapping[str, Any], name: str) -> dict[
     return data
 
 
-def write_document(fields: Mapping[str, Any], name: str, undigested: Collection[str] | None = None) -> dict[str, Any]:
-    """The fields with ``format`` and ``format_version``; with a digest unless ``undigested`` is None."""
+def write_document(fields: Mapping[str, Any], name: str, *, sealed: bool = False) -> dict[str, Any]:
+    """The fields with ``format`` and ``format_version``, and with a digest if ``sealed``."""
     document = {"format": name, "format_version": FORMAT_VERSION, **fields}
-    return document if undigested is None else {**document, "digest": digest_of(document, undigested)}
+    return {**document, "digest": digest_of(document)} if sealed else document
 
 
-def digest_of(document: Mapping[str, Any], undigested: Collection[str] = ()) -> str:
-    """SHA-256 of all fields but the digest itself and ``undigested``.
+def digest_of(document: Mapping[str, Any]) -> str:
+    """SHA-256 of all fields but the digest itself and those in which no two runs agree (`UNDIGESTED`).
 
     A checksum against damage and careless edits, not a signature.
     """
-    left = {name: value for name, value in document.items() if name not in {"digest", *undigested}}
+    left = {name: value for name, value in document.items() if name not in ("digest", *UNDIGESTED)}
     return hashlib.sha256(canonical(left).encode()).hexdigest()
 
 
-def read_sealed(
-    document: str | bytes | Mapping[str, Any], name: str, table: Mapping[str, Reader], undigested: Collection[str] = ()
-) -> dict[str, Any]:
+def read_sealed(document: str | bytes | Mapping[str, Any], name: str, table: Mapping[str, Reader]) -> dict[str, Any]:
     """Open a document that `write_document` sealed with a digest: its fields, checked, then the digest."""
     data = open_document(document, name)
     stated = data.pop("digest", None)
     checked = read(data, table)
-    expected = digest_of({"format": name, "format_version": FORMAT_VERSION, **data}, undigested)
+    expected = digest_of({"format": name, "format_version": FORMAT_VERSION, **data})
     require(stated == expected, "it was changed after it was written: its digest does not fit its fields")
     return checked
 

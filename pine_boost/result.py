@@ -16,7 +16,8 @@ from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import headline_of, next_steps, serving_of
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
-from pine_boost.files import path_of, require_free, write_folder
+from pine_boost.files import path_of
+from pine_boost.folders import require_free, write_folder
 from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.synthetic_rows import work_in_words
@@ -262,9 +263,7 @@ class PruneResult:
         folder = path_of(folder)
         if X is not None:
             to_matrix(X, self.region.schema)  # invalid rows raise before anything is written
-        owned = saved.owned_files(folder)
-        names = [*files, *([saved.REPORT] if report else [])]
-        require_free(folder, names, owned=owned, overwrite=overwrite)
+        require_free(folder, [*([saved.REPORT] if report else []), *files], overwrite=overwrite)
         if report:
             from pine_boost.report.prune_report import render_report
 
@@ -272,7 +271,7 @@ class PruneResult:
                 files = {saved.REPORT: render_report(self, X, curve).encode(), **files}
             except PineBoostError as error:
                 failure = error
-        path = write_folder(folder, files, last=[saved.CERTIFICATE], owned=owned, overwrite=overwrite)
+        path = write_folder(folder, files, overwrite=overwrite)
         if failure is not None:
             raise OutputError(
                 f"The report could not be made ({failure}); model, region and certificate are in {path}."

@@ -20,7 +20,7 @@ from pine_boost import HoldoutWarning, InvalidInputError, PruneResult, prune_boo
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import next_steps
 from pine_boost.errors import CertificateMismatch
-from pine_boost.files import write_folder
+from pine_boost.folders import write_folder
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +128,12 @@ def test_a_saved_folder_is_complete_and_readable(result: Any, tmp_path: Path) ->
 def test_a_failed_write_leaves_no_folder_and_no_certificate(tmp_path: Path) -> None:
     files: dict[str, Any] = {"region.json": b"{}", "report.html": None, "certificate.json": b"{}"}
     with pytest.raises(TypeError):
-        write_folder(tmp_path / "new", files, last=["certificate.json"], overwrite=True)
+        write_folder(tmp_path / "new", files, overwrite=True)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "certificate.json").write_text("{}")
     with pytest.raises(TypeError):
-        write_folder(tmp_path / "old", files, last=["certificate.json"], overwrite=True)
+        write_folder(tmp_path / "old", files, overwrite=True)
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["certificate.json"]
     assert (tmp_path / "old" / "certificate.json").read_text() == "{}"  # untouched
 

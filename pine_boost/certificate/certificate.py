@@ -25,7 +25,6 @@ from pine_boost.parsers.traits import traits_of
 from pine_boost.region.margins import ServingMargin
 
 FORMAT = "pine_boost certificate"
-UNDIGESTED = ("timings", "date")  # which no two runs share
 
 
 class Status(Enum):
@@ -214,7 +213,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """The certificate as indented JSON text with its format, version and digest."""
-        document = f.write_document(asdict(self), FORMAT, UNDIGESTED)
+        document = f.write_document(asdict(self), FORMAT, sealed=True)
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
@@ -227,7 +226,7 @@ class Certificate:
         if not isinstance(text, (str, bytes, bytearray)):
             raise CertificateMismatch(f"A certificate is read from text or bytes, got {type(text).__name__}.")
         with f.reading("certificate", "Use the file that prune_booster wrote", CertificateMismatch):
-            found = cls(**f.read_sealed(text, FORMAT, f.table_of(cls), UNDIGESTED))
+            found = cls(**f.read_sealed(text, FORMAT, f.table_of(cls)))
             if (margin := found.serving) is not None:
                 f.require(margin.n_inside <= margin.n_cal, "'serving.n_inside' is larger than 'serving.n_cal'")
             return found

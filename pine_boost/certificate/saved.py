@@ -14,8 +14,8 @@ from typing import Any
 
 from pine_boost import json_fields as f
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
-from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited, unchanged
+from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
@@ -91,27 +91,6 @@ def model_path(folder: Path) -> Path:
     return found[0]
 
 
-def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
-    """Names of the files in a folder that pine_boost wrote and that were not changed since.
-
-    Those in the folders of a sweep too. The certificate beside a file names its digest; a
-    certificate has a digest of its own; a report names both models.
-    """
-    folder = path_of(folder)
-    owned = _owned_result(folder)
-    try:
-        rows = read_table(folder / SWEEP_JSON)
-    except PineBoostError:
-        return frozenset(owned)
-    owned.add(SWEEP_JSON)
-    if _bytes(folder / SWEEP_CSV) == table_csv(rows):
-        owned.add(SWEEP_CSV)
-    for inner in result_folders(folder):
-        if inner != folder:
-            owned |= {f"{inner.name}/{name}" for name in _owned_result(inner)}
-    return frozenset(owned)
-
-
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:
     """SHA-256 of every file's bytes."""
     return {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
@@ -146,26 +125,6 @@ def table_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
 def table_json(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Rows of a sweep as JSON."""
     return (json.dumps(rows, indent=1) + "\n").encode()
-
-
-def _owned_result(folder: Path) -> set[str]:
-    try:
-        certificate = Certificate.load(folder / CERTIFICATE)
-    except PineBoostError:
-        return set()
-    owned = {CERTIFICATE, *unchanged(folder, certificate.files)}
-    page = _bytes(folder / REPORT)
-    named = (certificate.original_digest, certificate.pruned_digest)
-    if page is not None and all(digest.encode() in page for digest in named):
-        owned.add(REPORT)
-    return owned
-
-
-def _bytes(path: Path) -> bytes | None:
-    try:
-        return None if path.is_symlink() else read_limited(path, MODEL_LIMIT, "file")
-    except PineBoostError:
-        return None
 
 
 def _existing(folder: Path, name: str) -> Path:

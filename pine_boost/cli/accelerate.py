@@ -32,15 +32,12 @@ def main(arguments: argparse.Namespace) -> int:
     """Accelerate, save and print the summary."""
     from pine_boost import committee
     from pine_boost.accelerate import accelerate_booster
-    from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST, own_files
+    from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST
 
     given, is_average = flags.read_given_or_average(arguments)
     if is_average and arguments.speedup:
         raise InvalidInputError("--speedup measures a single ensemble; leave it out for a model that averages several.")
-    if is_average:
-        output.require_place(arguments, committee.FILES, committee.owned_files)
-    else:
-        output.require_place(arguments, [ARRAYS, MANIFEST], own_files)
+    output.require_place(arguments, committee.FILES if is_average else [ARRAYS, MANIFEST])
     X_fit, X_val = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_val))
     options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
     result = accelerate_booster(given.source, X_fit, X_val, **options)

@@ -35,22 +35,21 @@ def main(arguments: argparse.Namespace) -> int:
     """Compress, save and print the summary."""
     from pine_boost import committee
     from pine_boost.compress import compress_booster
-    from pine_boost.compression.compress_result import owned_files
     from pine_boost.compression.record import RECORD
 
     with flags.progress_of(arguments) as progress:
         given, is_average = flags.read_given_or_average(arguments)
-        record, owned = (committee.RECORD, committee.owned_files) if is_average else (RECORD, owned_files)
-        names = committee.FILES if is_average else output.model_names(given, report=not arguments.no_report)
+        report = not arguments.no_report
+        names = committee.FILES if is_average else (*output.model_names(given, report=report), RECORD)
         given.require_writable()
-        output.require_place(arguments, [*names, record], owned)
+        output.require_place(arguments, names)
         X_fit = flags.read_rows(arguments.X_fit, given)
         X_val, y_val = flags.read_labelled(arguments.X_val, given, arguments.label)
         test = flags.read_data(arguments.test, given)
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
         result = compress_booster(given.source, X_fit, X_val, y_val=y_val, callback=progress, **options)
     files = result.files(None if arguments.no_report else X_val)
-    folder = output.write_results(arguments, files, [record], owned)
+    folder = output.write_results(arguments, files)
     measured = None if test is None else result.evaluate(test.X)
     tested = [] if measured is None else [f"On {len(test.X)} test rows: {measured:.2%} keep their answer."]
     lines = [result.summary(), *tested, f"Written to {folder}: {', '.join(sorted(files))}"]

@@ -48,12 +48,12 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"Trained {type(model).__name__} ({library}) on {len(X_fit)} rows.")
     name, contents = model_file(model, library)
     original = f"original{Path(name).suffix}"
-    output.require_place(arguments, [name, original, REGION, CERTIFICATE, REPORT])
+    output.require_place(arguments, [name, original, REGION, REPORT, CERTIFICATE])
     options = {name: getattr(arguments, name) for name in ("alpha", "indifference", "time_limit")}
     with Progress(time_limit=arguments.time_limit, option="--time-limit") as progress:
         result = prune_booster(model, X_fit, X_cal, callback=progress, **options)
     files = result.files({original: contents})
-    folder = output.write_results(arguments, files, [CERTIFICATE])
+    folder = output.write_results(arguments, files)
     if not arguments.no_report:
         output.write_report(
             folder / REPORT,

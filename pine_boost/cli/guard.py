@@ -31,8 +31,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Read, guard, write and print the promise."""
-    from pine_boost.files import require_free
-    from pine_boost.scoring.scorer_folder import own_files
+    from pine_boost.folders import owned_in, require_free
+    from pine_boost.scoring.scorer_folder import MANIFEST
     from pine_boost.serving.guarded import GuardedModel
 
     given, result = _read_result(arguments)
@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     names = [f"{role}.{Path(arguments.original).suffix[1:]}" for role in ("original", "pruned")]
     require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
     folder = guarded.save(arguments.output, overwrite=arguments.force)
-    files = sorted(own_files(folder))
+    files = sorted(owned_in(folder, MANIFEST))
     margin, lines = None, [str(guarded), guarded.claim]
     if guarded.margin is not None:
         margin = asdict(guarded.margin)

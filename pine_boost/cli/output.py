@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from pine_boost.cli.flags import add_switch
 from pine_boost.errors import OutputError, PineBoostError
 
 _LONGEST_REPORT = 30.0
-Owned = Callable[[str], Collection[str]]
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
@@ -29,21 +28,14 @@ def add_target(parser: argparse.ArgumentParser, metavar: str, what: str, require
     add_switch(parser, "--force", f"Replace {metavar} if it exists.")
 
 
-def require_place(arguments: argparse.Namespace, names: Iterable[str], owned: Owned | None = None) -> None:
-    """Raise if the output folder cannot be written, before the work begins.
-
-    ``owned`` lists the files of a folder that are an earlier result; by default those of ``prune``.
-    """
-    from pine_boost.files import require_free, require_writable
+def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:
+    """Raise if the output folder cannot be written, before the work begins; the manifest is the last name."""
+    from pine_boost.folders import require_free, require_writable
 
     inputs = ("model", "X_fit", "X_cal", "X_val", "test", "domain")
     given = (getattr(arguments, name, None) for name in inputs)
     require_free(
-        arguments.output,
-        names,
-        owned=_owned(arguments, owned),
-        overwrite=arguments.force,
-        inputs=[path for path in given if path is not None],
+        arguments.output, names, overwrite=arguments.force, inputs=[path for path in given if path is not None]
     )
     require_writable(arguments.output)
 
@@ -68,29 +60,19 @@ def model_names(given: Any, *, report: bool) -> list[str]:
     return [name, *([WHOLE_MODEL] if given.is_wrapped else []), *([REPORT] if report else [])]
 
 
-def write_results(
-    arguments: argparse.Namespace, files: Mapping[str, bytes], last: Sequence[str], owned: Owned | None = None
-) -> Path:
+def write_results(arguments: argparse.Namespace, files: Mapping[str, bytes]) -> Path:
     """Write the files; if that fails, keep them under another name."""
-    from pine_boost.files import keep_elsewhere, write_folder
+    from pine_boost.folders import keep_elsewhere, write_folder
 
     try:
-        folder = write_folder(
-            arguments.output, files, last=last, owned=_owned(arguments, owned), overwrite=arguments.force
-        )
+        folder = write_folder(arguments.output, files, overwrite=arguments.force)
         arguments.written = folder  # an interruption from now on loses only the report
         return folder
     except PineBoostError as error:
-        kept = keep_elsewhere(arguments.output, files, last)
+        kept = keep_elsewhere(arguments.output, files)
         if kept is None:
             raise
         raise OutputError(f"{error} The result was kept in {kept}.") from error
-
-
-def _owned(arguments: argparse.Namespace, owned: Owned | None) -> Collection[str]:
-    from pine_boost.certificate.saved import owned_files
-
-    return (owned or owned_files)(arguments.output)
 
 
 def seconds_for_report(arguments: argparse.Namespace) -> float:

@@ -28,7 +28,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prune, save and print the summary."""
-    from pine_boost.certificate.saved import CERTIFICATE, REPORT
+    from pine_boost.certificate.saved import REPORT
     from pine_boost.prune import prune_booster
     from pine_boost.report.prune_report import render_report
 
@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
         options = flags.call_options(arguments, (*flags.SEARCH, "allow_overlap", "spent"), report_seconds)
         result = prune_booster(given.source, X_fit, X_cal, callback=progress, **options)
     files = result.files()
-    folder = output.write_results(arguments, files, [CERTIFICATE])
+    folder = output.write_results(arguments, files)
     written = list(files)
     measured = output.measure(result, given, test)
     evaluation, X_test = measured.evaluation, measured.rows

@@ -39,7 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
         report_seconds = output.seconds_for_report(arguments)
         names = output.result_names(given, report=not arguments.no_report)
         places = [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names]
-        output.require_place(arguments, [SWEEP_CSV, SWEEP_JSON, *places])
+        output.require_place(arguments, [*places, SWEEP_CSV, SWEEP_JSON])
         X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
         test = flags.read_test(arguments, given)
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "spent"), report_seconds)
@@ -89,13 +89,12 @@ def _read_grid(text: str | None) -> list[float] | None:
 
 
 def _write(arguments: argparse.Namespace, swept: Any, rows: list[dict[str, Any]]) -> Any:
-    """All files of all alphas at once, the certificates and the table last."""
-    from pine_boost.certificate.saved import CERTIFICATE, SWEEP_CSV, SWEEP_JSON, table_csv, table_json
+    """All files of all alphas at once, the table last."""
+    from pine_boost.certificate.saved import SWEEP_CSV, SWEEP_JSON, table_csv, table_json
 
     files = {f"{_place(result)}/{name}": contents for result in swept for name, contents in result.files().items()}
     files |= {SWEEP_CSV: table_csv(rows), SWEEP_JSON: table_json(rows)}
-    last = [name for name in files if name.endswith(CERTIFICATE)]
-    return output.write_results(arguments, files, [*last, SWEEP_JSON])
+    return output.write_results(arguments, files)
 
 
 def _place(result: Any) -> str:

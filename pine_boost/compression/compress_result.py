@@ -44,7 +44,8 @@ from pine_boost.compression.record import (
 from pine_boost.compression.segments import find_segments, segments_in_words
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
-from pine_boost.files import MODEL_LIMIT, read_limited, unchanged, write_folder
+from pine_boost.files import MODEL_LIMIT, read_limited
+from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
@@ -209,7 +210,7 @@ class CompressResult:
         OutputError
             The system refused to write.
         """
-        return write_folder(folder, self.files(X_val), last=[RECORD], owned=owned_files(folder), overwrite=overwrite)
+        return write_folder(folder, self.files(X_val), overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> CompressResult:
@@ -299,20 +300,6 @@ def build_compress_result(
     )
     record = replace(record, claim=record.expected_claim())
     return CompressResult(native, record, parsed, compressed, validated.changed)
-
-
-def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
-    """Files of an earlier compression in a folder that are unchanged since."""
-    try:
-        record = read_record(folder)
-    except (CertificateMismatch, InvalidInputError):
-        return frozenset()
-    owned = {RECORD, *unchanged(Path(folder), record.files)}
-    report = Path(folder) / REPORT  # may be written again; it names both models
-    named = (record.original_digest.encode(), record.compressed_digest.encode())
-    if report.is_file() and all(digest in report.read_bytes() for digest in named):
-        owned.add(REPORT)
-    return frozenset(owned)
 
 
 def saved_model(folder: Path, record: CompressionRecord) -> Path:

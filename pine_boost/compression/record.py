@@ -34,7 +34,6 @@ RECORD = "compression.json"
 FORMAT = "pine_boost compression"
 WORK, LEAVES, TREES = MINIMIZE = ("work", "leaves", "trees")
 ORIGINS = ("path", "slice")
-UNDIGESTED = ("date", "seconds")
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ class CompressionRecord:
 
     def to_json(self) -> str:
         """JSON with a digest of everything but date and seconds."""
-        return json.dumps(f.write_document(asdict(self), FORMAT, UNDIGESTED), indent=1, allow_nan=False)
+        return json.dumps(f.write_document(asdict(self), FORMAT, sealed=True), indent=1, allow_nan=False)
 
     @property
     def minimized(self) -> tuple[float, float]:
@@ -268,7 +267,7 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         path = path / RECORD if path.is_dir() else path
         source = read_limited(path, CERTIFICATE_LIMIT, "compression record", CertificateMismatch)
     with f.reading("compression record", "Use the file that compress_booster wrote", CertificateMismatch):
-        fields = f.read_sealed(bytes(source), FORMAT, f.table_of(CompressionRecord), UNDIGESTED)
+        fields = f.read_sealed(bytes(source), FORMAT, f.table_of(CompressionRecord))
         found = CompressionRecord(**fields)
         known = found.keeps_class or found.tolerance is not None
         f.require(known, "'keeps_class' is false and there is no 'tolerance'")

@@ -23,8 +23,9 @@ from typing import Any
 from pine_boost._version import __version__
 from pine_boost.certificate.saved import table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
-from pine_boost.files import UNFINISHED, clear_errors, file_digest, require_writable, write_file, write_folder
+from pine_boost.files import clear_errors, file_digest, write_file
 from pine_boost.fleet.jobs import FILES, SUMMARY_CSV, SUMMARY_HTML, TABLES, Job, absolute_files, check_jobs, read_jobs
+from pine_boost.folders import UNFINISHED, require_writable, write_folder
 from pine_boost.json_fields import FieldError, parse
 from pine_boost.notebooks import displayed
 from pine_boost.options import counted, fleet_options, option_of
@@ -422,15 +423,7 @@ def _write(target: Path, files: dict[str, bytes], asked: Mapping[str, Any], row:
     digests = {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
     record = {"format": FORMAT, **asked, "row": asdict(row), "files": digests}
     contents = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
-    write_folder(target, {**files, RECORD: contents}, last=[RECORD], owned=_owned(target))
-
-
-def _owned(target: Path) -> list[str]:
-    """Files of an earlier run of this job, which may be replaced if they are unchanged."""
-    record = _read_record(target)
-    if record is None:
-        return []
-    return [*(n for n, digest in record["files"].items() if _digest(target / n) == digest), RECORD]
+    write_folder(target, {**files, RECORD: contents})
 
 
 def _remove_leftovers(target: Path) -> None:

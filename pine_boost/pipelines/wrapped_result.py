@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,17 +128,16 @@ class WrappedResult:
         `verify` takes the ensemble's files as always. ``X`` are rows for the report; for a
         compressed model, the validation rows.
         """
-        from pine_boost.files import write_folder
+        from pine_boost.folders import write_folder
 
         is_proof = hasattr(self.inner, "certificate")
         files = self.files(None if is_proof or not report else X)
-        last, owned = self._last(), self._owned(folder)
         if report and is_proof:
             from pine_boost.report.prune_report import render_report
 
             page = render_report(self.inner, self.wrapper.rows(X), curve)
             files = {"report.html": page.encode(), **files}
-        return write_folder(folder, files, last=[last], owned=owned, overwrite=overwrite)
+        return write_folder(folder, files, overwrite=overwrite)
 
     def files(self, X_val: Any = None) -> dict[str, bytes]:
         """Return the files of the inner result and the whole model; the record of the result names both.
@@ -158,10 +157,3 @@ class WrappedResult:
 
     def _last(self) -> str:
         return "certificate.json" if hasattr(self.inner, "certificate") else "compression.json"
-
-    def _owned(self, folder: str | os.PathLike[str]) -> Collection[str]:
-        if hasattr(self.inner, "certificate"):
-            from pine_boost.certificate.saved import owned_files
-        else:
-            from pine_boost.compression.compress_result import owned_files
-        return owned_files(folder)

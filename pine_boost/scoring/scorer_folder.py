@@ -18,7 +18,7 @@ import numpy as np
 from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
-from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited, write_folder
+from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited
 from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Link, NativeSum
 from pine_boost.kernels.wellformed_arrays import require_wellformed
 from pine_boost.model.rules import CategoryRule, Comparison
@@ -152,14 +152,15 @@ def with_manifest(
         "thresholds": list(facts["thresholds"]),
         "classes": [_plain(label) for label in classes],
     }
-    manifest = f.write_document({**shared, **fields}, FORMAT, ())
+    manifest = f.write_document({**shared, **fields}, FORMAT, sealed=True)
     return {**files, MANIFEST: (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()}
 
 
 def write_scorer(files: dict[str, bytes], folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a folder that `load_scorer` reads; it appears complete or not at all."""
-    folder = path_of(folder)
-    return write_folder(folder, files, last=[MANIFEST], owned=own_files(folder), overwrite=overwrite)
+    from pine_boost.folders import write_folder  # loads certificates, which a scorer does without
+
+    return write_folder(folder, files, overwrite=overwrite)
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -304,17 +305,6 @@ def read_named(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
     if _sha256(contents) != manifest["files"][name]:
         raise CertificateMismatch(f"{path} is not the file that {MANIFEST} names: their digests differ. {REMEDY}.")
     return contents
-
-
-def own_files(folder: str | os.PathLike[str]) -> list[str]:
-    """Files of an earlier scorer in this folder: those that its manifest names by digest."""
-    try:
-        manifest = read_manifest(folder)
-        for name in manifest["files"]:
-            read_named(path_of(folder), name, manifest)
-    except PineBoostError:
-        return []
-    return [*manifest["files"], MANIFEST]
 
 
 def _require(condition: bool, what: str) -> None:

@@ -14,8 +14,8 @@ import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError
 from pine_boost.compression.fixed_sequence import judge
 from pine_boost.compression.loss import SHARES_OF_LEVEL, Target, bet, most_lost
-from pine_boost.compression.record import UNDIGESTED, read_record
 from pine_boost.compression.record import TestedSize as Size
+from pine_boost.compression.record import read_record
 from pine_boost.json_fields import digest_of
 from tests.support.native_models import make_table
 
@@ -202,7 +202,7 @@ def test_a_forged_loss_is_found() -> None:
 
     def verified(change: dict[str, Any]) -> bool:
         changed = {**document, **change}
-        record = read_record(json.dumps({**changed, "digest": digest_of(changed, UNDIGESTED)}).encode())
+        record = read_record(json.dumps({**changed, "digest": digest_of(changed)}).encode())
         return pine_boost.verify_compression(model, result.model, record, X_val, y_val).agrees
 
     assert verified({})

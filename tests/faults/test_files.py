@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pine_boost import Certificate, InvalidInputError, OutputError, Region, prune_booster
-from pine_boost.files import write_folder
+from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.parsers import read_model
 
@@ -43,11 +43,11 @@ def _contents(folder: Path) -> dict[str, str]:
 
 _WRITER = """
 import sys, pathlib
-from pine_boost.files import write_folder
+from pine_boost.folders import write_folder
 target, *sources = map(pathlib.Path, sys.argv[1:])
 sets = [{p.name: p.read_bytes() for p in source.iterdir()} for source in sources]
 for number in range(10**9):
-    write_folder(target, sets[number % 2], last=["certificate.json"], owned=sets[0])
+    write_folder(target, sets[number % 2])
     if number == 0:
         print("ready", flush=True)  # a busy machine takes its time for the first
 """
@@ -129,13 +129,13 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path, results):
 _LIMITED = """
 import resource, signal, sys, pathlib
 from pine_boost.errors import PineBoostError
-from pine_boost.files import write_folder
+from pine_boost.folders import write_folder
 source, target, limit = sys.argv[1:]
 files = {p.name: p.read_bytes() for p in pathlib.Path(source).iterdir()}
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
 try:
-    write_folder(target, files, last=["certificate.json"], owned=files)
+    write_folder(target, files)
 except PineBoostError as error:
     print(type(error).__name__, error)
 """
@@ -166,7 +166,7 @@ def test_a_full_disk_is_one_line(tmp_path, results):
         target = disk / "out" if mounted else Path("/dev/full/out")
         files = {"model.txt": bytes(200_000), "certificate.json": b"{}"}
         with pytest.raises(OutputError, match="cannot be written") as error:
-            write_folder(target, files, last=["certificate.json"])
+            write_folder(target, files)
         assert "\n" not in str(error.value)
         if mounted:
             assert "No space left on device" in str(error.value)
@@ -202,7 +202,7 @@ def test_a_read_only_folder_is_one_line(tmp_path, results):
     assert subprocess.run(check, capture_output=True, text=True).stdout == "refused\n"
     writer = (
         "import os, sys\n"
-        "from pine_boost.files import write_folder\n"
+        "from pine_boost.folders import write_folder\n"
         "from pine_boost.errors import OutputError\n"
         "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         "try: write_folder(sys.argv[1], {'certificate.json': b'{}'})\n"

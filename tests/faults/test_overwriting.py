@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from pine_boost import Certificate, InvalidInputError, OutputError, prune_booster
-from pine_boost.certificate.saved import owned_files, read_saved
+from pine_boost.certificate.saved import CERTIFICATE, read_saved
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
-from pine_boost.files import UNFINISHED, clear_errors, require_writable, write_file
-from pine_boost.fleet.run import _STARTS, RECORD, _owned, _remove_leftovers, run_fleet
+from pine_boost.files import clear_errors, write_file
+from pine_boost.fleet.run import _STARTS, RECORD, _remove_leftovers, run_fleet
+from pine_boost.folders import UNFINISHED, owned_in, require_writable
 from pine_boost.json_fields import canonical
 from pine_boost.monitoring.state import watch
 from pine_boost.serving.folder import load_scorer
@@ -104,14 +105,14 @@ def test_files_of_an_earlier_result_are_replaced_and_only_those(results, tmp_pat
 
 def test_a_result_that_was_changed_since_is_no_longer_ours(results, tmp_path):
     folder = results[0].save(tmp_path / "out", report=False)
-    assert owned_files(folder) == {"model.txt", "region.json", "certificate.json"}
+    assert owned_in(folder, CERTIFICATE) == {"model.txt", "region.json", "certificate.json"}
     (folder / "model.txt").write_text("retrained, by hand")
-    assert owned_files(folder) == {"region.json", "certificate.json"}
+    assert owned_in(folder, CERTIFICATE) == {"region.json", "certificate.json"}
     with pytest.raises(InvalidInputError, match=r"already holds model\.txt,"):
         results[0].save(folder)
     document = json.loads((folder / "certificate.json").read_text())
     (folder / "certificate.json").write_text(json.dumps({**document, "alpha": 0.1}))
-    assert owned_files(folder) == frozenset()
+    assert owned_in(folder, CERTIFICATE) == frozenset()
 
 
 def test_a_certificate_names_its_files_and_reads_back_equal(results, tmp_path):
@@ -411,9 +412,9 @@ def test_a_forged_record_of_a_fleet_owns_nothing_outside_its_folder(tmp_path: Pa
         "row": {"name": "job", "status": "CERTIFIED"},
     }
     (target / RECORD).write_text(json.dumps(record))
-    assert _owned(target) == []
+    assert owned_in(target, RECORD) == frozenset()
     (target / RECORD).write_text("[" * 100_000)
-    assert _owned(target) == []
+    assert owned_in(target, RECORD) == frozenset()
 
 
 def test_a_folder_that_lacks_is_named(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pine_boost import CertificateMismatch, prune_booster, verify
 from pine_boost.budget import Budget, StopReason
-from pine_boost.certificate.certificate import UNDIGESTED, Certificate
+from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import rests_on
 from pine_boost.json_fields import digest_of
 from pine_boost.model.forest import Forest
@@ -178,7 +178,7 @@ def _rewritten(certificate: Certificate, change: Any) -> Certificate:
     document = json.loads(certificate.to_json())
     change(document["bound"])
     del document["digest"]
-    document["digest"] = digest_of(document, UNDIGESTED)
+    document["digest"] = digest_of(document)
     return Certificate.from_json(json.dumps(document))
 
 

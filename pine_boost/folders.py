@@ -1,0 +1,220 @@
+"""Write folders of results, and find out which files in a folder are an earlier result.
+
+Files that pine_boost did not write are replaced only if the user asks for it, and never removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from pine_boost.certificate.saved import CERTIFICATE, REPORT, SWEEP_CSV, SWEEP_JSON, read_table, table_csv
+from pine_boost.errors import InvalidInputError, PineBoostError
+from pine_boost.files import (
+    CERTIFICATE_LIMIT,
+    MODEL_LIMIT,
+    clear_errors,
+    is_same,
+    path_of,
+    read_limited,
+    sha256_of,
+    write_file,
+)
+from pine_boost.json_fields import FieldError, digest_of, parse
+
+UNFINISHED = ".pine_boost"  # suffix of the name of a folder while it is written
+
+
+def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes], *, overwrite: bool = False) -> Path:
+    """Write files so that a new folder appears complete, and an old one never looks complete.
+
+    A folder with only an earlier result is moved aside as a whole and removed when the new one is in
+    its place. If there are other files, each file is replaced individually; manifests (certificates)
+    are removed first, and the last one is written last.
+
+    Parameters
+    ----------
+    folder : path
+    files : mapping
+        Names within the folder (with ``/`` for subfolders) and contents, the manifest last. Files of
+        an earlier result (`owned_in`) may be replaced and removed; no other file is removed.
+    overwrite : bool
+        Replace files of the same names, regardless of who wrote them.
+
+    Raises
+    ------
+    InvalidInputError
+        The name is empty or not a path, a file of that name exists, or the folder holds files of
+        others under names that would be written.
+    OutputError
+        The system refused: no space, no permission. Nothing that looks complete is left.
+    """
+    folder = path_of(folder)
+    owned = require_free(folder, files, overwrite=overwrite)
+    with clear_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # everything that can fail for lack of space happens before the old files are changed
+        temporary = Path(tempfile.mkdtemp(UNFINISHED, dir=folder.parent, prefix=f".{folder.name}."))
+        try:
+            is_new = not folder.exists()
+            temporary.chmod(0o755 if is_new else folder.stat().st_mode & 0o7777)
+            for name, contents in files.items():
+                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                write_file(temporary / name, contents)
+            if is_new:
+                os.rename(temporary, folder)
+            elif not (_names_in(folder) <= owned and _put_aside(folder, temporary)):
+                _replace_files(temporary, folder, list(files), owned)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def require_free(
+    folder: str | os.PathLike[str],
+    names: Iterable[str],
+    *,
+    overwrite: bool = False,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+) -> frozenset[str]:
+    """Raise if a file that pine_boost did not write would be replaced; return those of an earlier result.
+
+    The last of the names is the manifest.
+    ``inputs`` are files that are read: they are never replaced, not even with ``overwrite``.
+    """
+    folder = path_of(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"{folder} is a file; name a folder to write to.")
+    names = list(names)
+    for path in inputs:
+        for name in names:
+            if is_same(folder / name, Path(path)):
+                raise InvalidInputError(
+                    f"{path} is read here and would be replaced by the result; name another folder to write to."
+                )
+    owned = owned_in(folder, names[-1])
+    theirs = sorted(n for n in names if os.path.lexists(folder / n) and n not in owned)
+    if theirs and not overwrite:
+        raise InvalidInputError(
+            f"{folder} already holds {', '.join(theirs)}, which no certificate in it names by "
+            "digest: replacing might destroy what is not a result of pine_boost. Name another "
+            "folder, or say overwrite=True.",
+            option="overwrite",
+        )
+    return owned
+
+
+def owned_in(folder: str | os.PathLike[str], manifest: str) -> frozenset[str]:
+    """Names of the files in a folder that were written with this manifest and are as they were written.
+
+    The manifest (certificate.json, compression.json, scorer.json) has a digest of its own and names the files beside it
+    by theirs; a report names both models. A certificate and the folders of a sweep count as each other's.
+    """
+    folder = path_of(folder)
+    if manifest not in (CERTIFICATE, SWEEP_JSON):
+        return frozenset(_named_by(folder, manifest))
+    owned = _named_by(folder, CERTIFICATE)
+    try:
+        rows = read_table(folder / SWEEP_JSON)
+    except PineBoostError:
+        return frozenset(owned)
+    owned.add(SWEEP_JSON)
+    if _contents(folder / SWEEP_CSV) == table_csv(rows):
+        owned.add(SWEEP_CSV)
+    for inner in (f"alpha-{row['alpha']:g}" for row in rows):
+        owned |= {f"{inner}/{name}" for name in _named_by(folder / inner, CERTIFICATE)}
+    return frozenset(owned)
+
+
+def _named_by(folder: Path, manifest: str) -> set[str]:
+    try:
+        stated = parse(read_limited(folder / manifest, CERTIFICATE_LIMIT, "manifest"))
+        intact = stated.get("digest", digest_of(stated)) == digest_of(stated)  # that of a fleet's job has none
+    except (PineBoostError, FieldError, ValueError):
+        return set()
+    files = stated.get("files")
+    if not (intact and isinstance(files, dict) and all(Path(name).name == name for name in files)):
+        return set()
+    owned = {manifest, *(name for name, digest in files.items() if sha256_of(folder / name) == digest)}
+    models = [stated[name] for name in ("original_digest", "pruned_digest", "compressed_digest") if name in stated]
+    page = _contents(folder / REPORT)
+    if len(models) == 2 and page is not None and all(str(digest).encode() in page for digest in models):
+        owned.add(REPORT)
+    return owned
+
+
+def _contents(path: Path) -> bytes | None:
+    try:
+        return None if path.is_symlink() else read_limited(path, MODEL_LIMIT, "file")
+    except PineBoostError:
+        return None
+
+
+def require_writable(folder: str | os.PathLike[str]) -> None:
+    """Raise unless files can be written where the folder is or would be; leave nothing behind."""
+    folder = path_of(folder)
+    with clear_errors(folder):
+        place = folder
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        # create the whole path: this finds a file in it, or a file system that takes no folders
+        with tempfile.TemporaryDirectory(dir=place, prefix=f".{folder.name}.") as tried:
+            Path(tried, "try").write_bytes(b"pine_boost")
+        if place == folder:
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}."):
+                pass
+
+
+def keep_elsewhere(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> Path | None:
+    """Write files that could not be written to a folder to another place; None if there is none."""
+    folder = path_of(folder)
+    for parent in (folder.parent, Path.cwd(), Path(tempfile.gettempdir())):
+        for number in range(1, 100):
+            other = parent / f"{folder.name}-kept-{number}"
+            if not os.path.lexists(other):
+                break
+        try:
+            return write_folder(other, files)
+        except PineBoostError:
+            continue
+    return None
+
+
+def _names_in(folder: Path) -> set[str]:
+    """Return the names of everything in a folder, including links and empty folders."""
+    if folder.is_symlink():
+        return {"a link to a folder is never moved"}
+    found = set()
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
+            found.add(path.relative_to(folder).as_posix())
+    return found
+
+
+def _put_aside(folder: Path, new: Path) -> bool:
+    """Move a folder aside and the new one into its place; return False if it cannot be moved."""
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
+    try:
+        os.rename(folder, aside)
+    except OSError:  # the current folder of another process, or a mount point
+        aside.rmdir()
+        return False
+    try:
+        os.rename(new, folder)
+    except BaseException:
+        os.rename(aside, folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+    return True
+
+
+def _replace_files(source: Path, folder: Path, names: list[str], owned: Collection[str]) -> None:
+    manifests = [name for name in names if Path(name).name in (CERTIFICATE, names[-1])]
+    for name in (*manifests, *(name for name in owned if name not in names)):
+        (folder / name).unlink(missing_ok=True)
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source / name, folder / name)
