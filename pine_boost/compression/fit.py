@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from pine_boost.compression.path_rows import Points
 from pine_boost.compression.shape import Shape, margins, shares_adding_up
 from pine_boost.kernels.leaf_tables import SignedMatrix
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
-from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.margin_probabilities import probabilities_of
 from pine_boost.model.trimming import Subtrees
 
@@ -187,14 +186,10 @@ def fit_shape(equations: Equations, shape: Shape, intervals: Intervals) -> tuple
     return Shape(shape.owner, present[number], intercept), signed @ values + equations.offset
 
 
-def refit(matrix: Any, offset: FloatArray, values: FloatArray, fixed: Any, intervals: Intervals) -> FloatArray:
-    """Values with which the sums ``matrix @ values + offset`` lie closer to their intervals.
-
-    Entries of the matrix, a `SignedMatrix` or one of scipy by rows, are 1 or -1; ``fixed`` are columns that must keep
-    their value.
-    """
-    if not isinstance(matrix, SignedMatrix):
-        matrix = SignedMatrix(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
+def refit(
+    matrix: SignedMatrix, offset: FloatArray, values: FloatArray, fixed: BoolArray, intervals: Intervals
+) -> FloatArray:
+    """Values with which the sums ``matrix @ values + offset`` lie closer to their intervals; ``fixed`` ones stay."""
     start, current = values, values
     for _ in range(_NEWTON_STEPS):
         residual = intervals.residuals(matrix @ current + offset)

@@ -89,6 +89,10 @@ def allowances(n_rows: int, fidelity: float, confidence: float) -> tuple[int, ..
     At the true share ``fidelity`` the first test accepts wrongly with the probability that at most
     `allowed` rows change, which is below ``1 - confidence`` because counts are whole numbers. What
     is missing to it is the level of the second test; without room for one there is only the first.
+
+    Simulated by benchmarks/levels.py (Spambase, PoL, JM1, seed 0): 48.5 % of the leaves gone, 46.7
+    with the first test alone, 45.6 with 0.7 and 0.3 of the level, 47.6 with halves, 42.9 with four
+    quarters; the smallest candidate that passes by itself, which promises nothing, would give 52.2.
     """
     first = allowed(n_rows, fidelity, confidence)
     rest = (1.0 - confidence) - _at_most(first, n_rows, fidelity) - BINOMIAL_ERROR

@@ -15,6 +15,7 @@ from pine_boost.compression.path import Pace, collapse, slices, step_sizes, walk
 from pine_boost.compression.path_rows import FitRows, Points, Sources, draw_between, draw_rows
 from pine_boost.compression.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
+from pine_boost.kernels.leaf_tables import SignedMatrix
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
@@ -211,7 +212,8 @@ def test_refit_solves_the_ridge_problem() -> None:
     fixed = np.zeros(12, dtype=bool)
     fixed[-1] = True
     both = Intervals(target, target, weight)
-    found = refit(sparse.csr_matrix(dense), np.zeros(400), start, fixed, both)
+    rows = sparse.csr_matrix(dense)
+    found = refit(SignedMatrix(rows.indptr, rows.indices, rows.data, 12), np.zeros(400), start, fixed, both)
     assert found[-1] == start[-1]
     free = dense[:, :-1]
     matrix = free.T @ (weight[:, None] * free) + RIDGE * np.eye(11)
@@ -220,9 +222,7 @@ def test_refit_solves_the_ridge_problem() -> None:
 
 
 def test_a_row_pulls_only_while_it_is_outside_its_interval() -> None:
-    from scipy import sparse
-
-    matrix = sparse.csr_matrix(np.eye(3))
+    matrix = SignedMatrix(np.arange(4), np.arange(3), np.ones(3), 3)
     start = np.array([1.0, 0.2, -1.0])
     above = Intervals(np.full(3, 0.5), np.full(3, np.inf), np.full(3, 1e6))
     found = refit(matrix, np.zeros(3), start, np.zeros(3, dtype=bool), above)
