@@ -90,10 +90,6 @@ class Traits:
         rounding in recovering them (0 if the library returns margins directly).
     accepted : callable
         ``accepted(X)``: the table, converted if the native ``predict`` does not accept its type.
-    prepared : callable
-        ``prepared(model, native, matrix, table) -> callable``: runs one native prediction of these
-        rows in one thread, with all other work done beforehand. The rows are given as codes;
-        ``table()`` converts them to a table with names and categories.
     monotone : callable
         ``monotone(model) -> tuple of int or None``: 1 for features constrained to increase in
         training, -1 to decrease, 0 for the others; None if the model does not store constraints.
@@ -138,7 +134,6 @@ class Traits:
     scores: Callable[[Model, Any, Any], npt.NDArray[Any]]
     margins: Callable[[Model, Any, Any], tuple[FloatArray, float]]
     accepted: Callable[[Any], Any]
-    prepared: Callable[[Model, Any, FloatArray, Callable[[], Any]], Callable[[], Any]]
     monotone: Callable[[Model], tuple[int, ...] | None]
     facts: Callable[[Model], dict[str, Any]]
     reader: Callable[[Comparison], Reader]

@@ -26,8 +26,8 @@ from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Forest, IntArray, Model
-from pine_boost.model.synthetic_rows import synthetic_rows
-from pine_boost.native.predict import load_native, predict_classes, predict_margins
+from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows, work_of
+from pine_boost.native.figures import native_predict
 from pine_boost.options import AccelerateOptions, given
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
@@ -214,12 +214,14 @@ def accelerate_booster(
     )
     met = np.zeros(len(sample), dtype=np.int32)
     kernels.bind(flat, native, plan).classes(sample, met=met)
+    few = slice(WORK_ROWS)
     facts: dict[str, Any] = {
         "model_digest": forest_digest(forest),
         "status": status,
         "claim": claim,
         "thresholds": forest.decision.thresholds,
         "work": float(met.mean()) / forest.n_trees,
+        "work_per_row": [work_of(forest, sample[few]), work_of(visited, sample[few], plan.order, met[few])],
         "work_rows": "synthetic rows" if X_fit is None else "X_fit",
         "kernel": kernels.name(),
         "versions": library_versions(forest.library),
@@ -236,7 +238,7 @@ def accelerate_booster(
         seconds=budget.elapsed,
         facts=facts,
         original=parsed,
-        native=_native_predict(parsed, outer.outer),
+        native=native_predict(parsed, outer.outer),
         sample=as_table(sample, schema_of(forest)) if X_fit is None else first_rows(X_fit, n_sampled),
     )
 
@@ -364,6 +366,7 @@ def _accelerate_compressed(
     statement |= {name: [asdict(entry) for entry in getattr(record, name)] for name in ("segments", "path")}
     claim = statement_claim(record.status, statement, record.thresholds, result.claim, keeps_class=record.keeps_class)
     facts = {**result.facts, "model_digest": record.original_digest, "status": record.status, "claim": claim}
+    works = [record.work_before, result.facts["work_per_row"][1]]
     work = result.work * smaller.compressed.forest.n_trees / parsed.forest.n_trees
     return replace(
         result,
@@ -371,20 +374,7 @@ def _accelerate_compressed(
         claim=claim,
         work=work,
         seconds=record.seconds + result.seconds,
-        facts={**facts, "work": work, "validation": statement},
+        facts={**facts, "work": work, "work_per_row": works, "validation": statement},
         original=parsed,
-        native=_native_predict(parsed, unwrap(open_pickle(model, trust_pickle), threshold).outer),
+        native=native_predict(parsed, unwrap(open_pickle(model, trust_pickle), threshold).outer),
     )
-
-
-def _native_predict(parsed: Model, outer: Any) -> Callable[[Any], Any]:
-    """The native ``predict`` of what was given: the object's own, or that of the loaded file."""
-    outer = outer.native if isinstance(outer, Model) else outer
-    if hasattr(outer, "predict") and not type(outer).__module__.startswith("xgboost.core"):
-        return outer.predict  # type: ignore[no-any-return]
-
-    def predict(X: Any) -> Any:
-        loaded = replace(parsed, native=load_native(parsed))
-        return predict_classes(loaded, X) if parsed.forest.decides else predict_margins(loaded, X)[0]
-
-    return predict

@@ -36,15 +36,18 @@ from pine_boost.compression.fixed_sequence import (
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import Candidate, Task, find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables
+from pine_boost.compression.record import saved_in_words
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import undominated, write
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.folders import write_folder
 from pine_boost.json_fields import write_document
-from pine_boost.model.forest import BoolArray
+from pine_boost.model.forest import BoolArray, Model
+from pine_boost.model.synthetic_rows import WORK_ROWS
+from pine_boost.native.figures import SIZES, Figures, SideBySide, figures_of
 from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, CompressOptions, counted
-from pine_boost.parsers import pickled
+from pine_boost.parsers import pickled, read_model
 from pine_boost.pipelines.given import GivenModel, read_given
 from pine_boost.pipelines.layers import Layer, kind_of, peel
 from pine_boost.pipelines.preparation import prepare_rows
@@ -52,6 +55,7 @@ from pine_boost.pipelines.unwrapping import EchoProbability
 from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
 from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part
+from pine_boost.tables.native import first_rows
 from pine_boost.tables.overlap import hashes_of, refuse_spent
 from pine_boost.tables.rows import is_large, open_rows
 from pine_boost.tables.schema import schema_of
@@ -198,8 +202,10 @@ class CommitteeResult:
         Exact lower bound on the share that is kept, at ``confidence``.
     tested : tuple of Tested
         The wholes that were tested, the most careful first.
-    trees_before, trees_after, leaves_before, leaves_after : int
-        Over all members.
+    minimize : str or None
+        What was to be made small; None for scorers, which evaluate every tree.
+    side_by_side : SideBySide
+        Size and work over all members, and what measures the speed of the whole.
     seconds : float
     original : object
         The model that was given.
@@ -214,10 +220,8 @@ class CommitteeResult:
     n_changed: int
     bound: float
     tested: tuple[Tested, ...] = field(repr=False)
-    trees_before: int
-    trees_after: int
-    leaves_before: int
-    leaves_after: int
+    minimize: str | None
+    side_by_side: SideBySide = field(repr=False)
     seconds: float
     original: Any = field(repr=False)
 
@@ -227,17 +231,23 @@ class CommitteeResult:
         return self.model
 
     @property
-    def compression_rate(self) -> float:
-        """Share of the leaves that are gone."""
-        return 1.0 - self.leaves_after / self.leaves_before
+    def leaves_before(self) -> int:
+        """Leaves of all members."""
+        return self.side_by_side.before.leaves
+
+    @property
+    def leaves_after(self) -> int:
+        """Leaves of all returned members."""
+        return self.side_by_side.after.leaves
 
     def headline(self) -> str:
         """One line: the status and what is gone."""
-        if self.leaves_after == self.leaves_before and self.status != NOT_VALIDATED:
-            return f"{self.status}: {counted(self.trees_before, 'tree')}, all of which an input visits"
+        before, after = self.side_by_side.before, self.side_by_side.after
+        if self.minimize is None:
+            return f"{self.status}: {counted(before.trees, 'tree')}, all of which an input visits"
+        saved = saved_in_words(self.minimize, getattr(before, self.minimize), getattr(after, self.minimize))
         return (
-            f"{self.status}: {self.trees_before} -> {self.trees_after} trees, {self.leaves_before} -> "
-            f"{self.leaves_after} leaves ({self.compression_rate:.0%} of the leaves gone)"
+            f"{self.status}: {before.trees} -> {after.trees} trees, {before.leaves} -> {after.leaves} leaves ({saved})"
         )
 
     def summary(self) -> str:
@@ -245,8 +255,13 @@ class CommitteeResult:
         lines = [self.headline(), self.claim]
         if self.status != NOT_VALIDATED:
             lines.append(bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence) + ".")
+            lines += self.side_by_side.summary()
         lines.append(f"{counted(len(self.tested), 'size')} tested, {self.seconds:.1f} s.")
         return "\n".join(lines)
+
+    def speedup(self, sizes: Sequence[int] = SIZES) -> dict[int, float]:
+        """How many times as fast the whole is, by rows of a call; measured now."""
+        return {speed.n_rows: speed.ratio for speed in self.side_by_side.speeds(sizes=sizes)}
 
     def evaluate(self, X: Any) -> float:
         """Share of rows of your own that keep their class; use rows that were not part of X_val."""
@@ -255,7 +270,9 @@ class CommitteeResult:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the models as plain JSON values."""
         plain = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        del plain["model"], plain["original"]
+        del plain["model"], plain["original"], plain["side_by_side"]
+        for when, figures in (("before", self.side_by_side.before), ("after", self.side_by_side.after)):
+            plain |= {f"{name}_{when}": figure for name, figure in asdict(figures).items()}
         return plain | {"tested": [asdict(size) for size in self.tested]}
 
     def files(self, _: Any = None) -> dict[str, bytes]:
@@ -282,13 +299,13 @@ class Member:
         """Return the smallest size that is expected to change at most this share of rows; None: the original."""
         return next((candidate for candidate in reversed(self.found) if candidate.estimate <= share), None)
 
-    def write(self, candidate: Candidate | None) -> tuple[Any, int, int]:
-        """Return a native model with its layers, its trees and its leaves."""
+    def write(self, candidate: Candidate | None) -> tuple[Any, Callable[[], Model]]:
+        """Return a native model with its layers, and what reads the ensemble inside."""
         parsed = self.given.parsed
         if candidate is None:
-            return self.given.source, parsed.forest.n_trees, parsed.forest.n_leaves
+            return self.given.source, lambda: parsed
         written = write(parsed, self.lossless, self.task, candidate)
-        return self.given.wrapper.rebuild(written.native), *written.sizes
+        return self.given.wrapper.rebuild(written.native), lambda: written.model
 
 
 def compress_committee(
@@ -308,7 +325,7 @@ def compress_committee(
             part = budget.until(SHARES["compression path"] * (number + 1) / len(committee.members))
             members.append(_find_sizes(member, rows, share, options, replace(part, callback=report_progress)))
     before = np.asarray(committee.whole.predict(X_val))
-    made: list[tuple[Any, int, int, BoolArray]] = []
+    made: list[tuple[Any, BoolArray, Sequence[Callable[[], Model]]]] = []
 
     def counts() -> Iterator[int]:
         chosen: list[Candidate | None] = [None] * len(members)
@@ -318,19 +335,25 @@ def compress_committee(
                 continue
             if made and budget.is_limited and budget.is_over:
                 return
-            natives, trees, leaves = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
+            natives, read = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
             whole = committee.rebuild(natives)
             changed = np.asarray(whole.predict(X_val)) != before
-            made.append((whole, sum(trees), sum(leaves), changed))
+            made.append((whole, changed, read))
             yield int(changed.sum())
 
     tested = tuple(in_order(counts(), tables.val.n_rows, options.confidence, allowances(*target)))
-    forests = [member.given.parsed.forest for member in members]
-    trees, leaves = sum(forest.n_trees for forest in forests), sum(forest.n_leaves for forest in forests)
-    best = (committee.whole, trees, leaves, np.zeros(tables.val.n_rows, dtype=bool))
-    for entry, outcome in zip(made, tested, strict=True):  # every level is smaller than the one before
-        best = entry if outcome.accepted else best
-    return _result(committee, best, (trees, leaves), tested, tables, options, budget)
+    originals = [member.given.parsed for member in members]
+    whole, changed, smaller = committee.whole, np.zeros(tables.val.n_rows, dtype=bool), originals
+    for (native, differs, read), outcome in zip(made, tested, strict=True):  # each is smaller than the one before
+        if outcome.accepted:
+            whole, changed, smaller = native, differs, [ensemble() for ensemble in read]
+    few = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
+    sizes = [_sum([figures_of(model, few) for model in models]) for models in (originals, smaller)]
+    return _result(committee, whole, changed, sizes, options.minimize, tested, tables, options, budget)
+
+
+def _sum(members: Sequence[Figures]) -> Figures:
+    return Figures(*(sum(getattr(member, entry.name) for member in members) for entry in fields(Figures)))
 
 
 class FastMember(EchoProbability):
@@ -370,20 +393,21 @@ def accelerate_committee(
         )
     budget = Budget.of(options.time_limit)
     tables = _read_rows(committee, X_fit, X_val, options, spent)
-    made, trees, leaves = [], 0, 0
+    few = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
+    made, before = [], []
     for ensemble in committee.ensembles:
         scorer = accelerate(ensemble)
         made.append((FastMarginMember if hasattr(ensemble, "decision_function") else FastMember)(scorer))
-        trees, leaves = trees + scorer.parts.flat.n_trees, leaves + scorer.parts.flat.n_leaves
+        before.append(figures_of(read_model(ensemble, decision="value"), few))
+    after = [replace(own, bytes=len(pickled(member))) for own, member in zip(before, made, strict=True)]
     whole = committee.rebuild(made)
     changed = np.asarray(whole.predict(X_val)) != np.asarray(committee.whole.predict(X_val))
-    best = (whole, trees, leaves, changed)
     (outcome,) = in_order(
         [int(changed.sum())], tables.val.n_rows, options.confidence, (allowed(*_target(tables, options)),)
     )
     if not outcome.accepted:
-        best = (committee.whole, trees, leaves, np.zeros_like(changed))
-    return _result(committee, best, (trees, leaves), (outcome,), tables, options, budget)
+        whole, changed, after = committee.whole, np.zeros_like(changed), before
+    return _result(committee, whole, changed, [_sum(before), _sum(after)], None, (outcome,), tables, options, budget)
 
 
 def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> Member:
@@ -433,18 +457,21 @@ def _target(tables: Tables, options: CompressOptions | AccelerateOptions) -> tup
 
 def _result(
     committee: Committee,
-    best: tuple[Any, int, int, BoolArray],
-    before: tuple[int, int],
+    model: Any,
+    changed: BoolArray,
+    sizes: Sequence[Figures],
+    minimize: str | None,
     tested: tuple[Tested, ...],
     tables: Tables,
     options: CompressOptions | AccelerateOptions,
     budget: Budget,
 ) -> CommitteeResult:
-    model, trees, leaves, changed = best
     status = NOT_VALIDATED if model is committee.whole else MEASURED if tables.is_overlapping else VALIDATED
     n_val, n_changed = tables.val.n_rows, int(changed.sum())
     fidelity = _target(tables, options)[1]
     counts = (n_val, n_changed, fidelity, options.confidence, tables.overlap)
+    before, after = sizes
+    sample = first_rows(tables.X_val, WORK_ROWS)
     return CommitteeResult(
         model=model,
         status=status,
@@ -455,10 +482,8 @@ def _result(
         n_changed=n_changed,
         bound=lower_bound(n_changed, n_val, options.confidence),
         tested=tested,
-        trees_before=before[0],
-        trees_after=trees,
-        leaves_before=before[1],
-        leaves_after=leaves,
+        minimize=minimize,
+        side_by_side=SideBySide(before, after, "X_fit", lambda: (committee.whole.predict, model.predict), sample),
         seconds=budget.elapsed,
         original=committee.whole,
     )

@@ -20,13 +20,19 @@ def displayed(kind: _Kind) -> _Kind:
     """
     defaults: dict[str, Callable[[Any], str]] = {
         "__str__": lambda result: str(result.summary()),
-        "__repr__": lambda result: f"<{kind.__name__} {str(result).splitlines()[0]}>",
+        "__repr__": lambda result: f"<{kind.__name__} {_first_line(result)}>",
         "_repr_html_": lambda result: text_html(str(result), getattr(result, "claim", "")),
     }
     for name, show in defaults.items():
         if name not in vars(kind):
             setattr(kind, name, show)
     return kind
+
+
+def _first_line(result: Any) -> str:
+    """The headline, where there is one: it measures nothing."""
+    told = result.headline() if hasattr(result, "headline") else str(result)
+    return str(told).splitlines()[0]
 
 
 def aligned(figures: Sequence[tuple[str, str]]) -> str:

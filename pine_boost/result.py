@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -20,11 +21,10 @@ from pine_boost.files import path_of
 from pine_boost.folders import require_free, write_folder
 from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.model.synthetic_rows import work_in_words
-from pine_boost.native.predict import predict_classes
+from pine_boost.native.figures import SIZES, SideBySide, side_by_side
+from pine_boost.native.predict import model_file, predict_classes
 from pine_boost.notebooks import aligned, displayed, table_html
 from pine_boost.options import counted, plural
-from pine_boost.parsers.traits import traits_of
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.region import Region
 from pine_boost.search.grid_rounding import has_probabilities
@@ -144,6 +144,15 @@ class PruneResult:
         """Share of the units (rounds, trees or leaves) that were removed."""
         return 1.0 - self.certificate.units_kept / self.certificate.units_before
 
+    @cached_property
+    def side_by_side(self) -> SideBySide:
+        """Size and work of both models, and what measures their speed."""
+        return side_by_side(self.original, self.pruned)
+
+    def speedup(self, sizes: Sequence[int] = SIZES) -> dict[int, float]:
+        """How many times as fast the pruned model is natively, by rows of a call; measured now."""
+        return {speed.n_rows: speed.ratio for speed in self.side_by_side.speeds(sizes=sizes)}
+
     def plot_history(self, ax: Any = None) -> Any:
         """Plot the proved size over time, after the first and the second proof, with the bound.
 
@@ -154,11 +163,8 @@ class PruneResult:
         c, search = self.certificate, self.search
         return plot_history(search.history, c.units_before, c.unit, search.seconds, ax)
 
-    def summary(self) -> str:
-        """Return a short readable text: what was removed, what is guaranteed, what to try next.
-
-        ``claim`` has the exact guarantee, ``certificate.rests_on`` its assumptions.
-        """
+    def headline(self) -> str:
+        """One line: the status and what was removed."""
         c = self.certificate
         sizes = [f"{c.trees_before} -> {c.trees_after} trees", f"{c.leaves_before} -> {c.leaves_after} leaves"]
         best, units = "provably the fewest", plural(c.unit)
@@ -169,10 +175,15 @@ class PruneResult:
         elif not c.optimal:
             verb = "is" if c.lower_bound == 1 else "are"
             best = f"at least {counted(c.lower_bound, c.unit)} {verb} needed"
-        lines = [
-            f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, {best})",
-            headline_of(c) if c.claim else c.reason,
-        ]
+        return f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, {best})"
+
+    def summary(self) -> str:
+        """Return a short readable text: what was removed, what is guaranteed, what to try next.
+
+        ``claim`` has the exact guarantee, ``certificate.rests_on`` its assumptions.
+        """
+        c = self.certificate
+        lines = [self.headline(), headline_of(c) if c.claim else c.reason]
         if c.proofs:
             methods = sorted({proof.method for proof in c.proofs})
             n_questions = len({proof.question for proof in c.proofs})
@@ -182,7 +193,7 @@ class PruneResult:
                 f"{moved if has_probabilities(self.pruned.forest) else ''}."
             )
         if isinstance(self.original, Model) and c.leaves_after < c.leaves_before:
-            lines.append(work_in_words(self.original.forest, self.pruned.forest))
+            lines += self.side_by_side.summary()
         if c.choice:
             lines.append(c.choice)
         if c.delta is not None and serving_of(c):
@@ -291,13 +302,6 @@ class PruneResult:
     def model_file(self) -> tuple[str, bytes]:
         """Return the name and contents of the native model file."""
         return model_file(self.model, self.pruned.forest.library)
-
-
-def model_file(native: Any, library: str) -> tuple[str, bytes]:
-    """Return the name and contents of the file of a native model; bytes are used unchanged."""
-    traits = traits_of(library)
-    contents = bytes(native) if isinstance(native, (bytes, bytearray)) else traits.save(native)
-    return f"model.{traits.suffix_of(contents)}", contents
 
 
 @dataclass(frozen=True)

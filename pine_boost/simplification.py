@@ -6,7 +6,9 @@ that add nothing. No bit of a margin changes unless the caller allows constants 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,8 @@ from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Mod
 from pine_boost.model.reach import Reach, Shrunk, find_reach, shrink
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.synthetic_rows import work_in_words
 from pine_boost.model.trimming import Trimming, trim, trimmed_forest
+from pine_boost.native.figures import SIZES, SideBySide, side_by_side
 from pine_boost.native.predict import original_bytes
 from pine_boost.notebooks import displayed
 from pine_boost.parsers import read_model
@@ -76,8 +78,8 @@ class SimplifyResult:
     original: Model = field(repr=False)
     simplified: Model = field(repr=False)
 
-    def summary(self) -> str:
-        """A short readable text: what went, and whether a margin can have changed."""
+    def headline(self) -> str:
+        """One line: what was left out."""
         if self.simplified is self.original:
             size = f"{self.trees_before} trees, {self.leaves_before} leaves"
             return f"Nothing was left out ({size}). {self.note}".rstrip()
@@ -86,10 +88,23 @@ class SimplifyResult:
             f"{self.leaves_before} -> {self.leaves_after} leaves, "
             f"{self.nodes_before} -> {self.nodes_after} nodes "
             f"({self.dead_splits} splits with a dead side, {self.twin_splits} between equal "
-            f"leaves, {self.unused_codes} unused category codes).\n"
-            f"{margins_claim(self.exact, self.bound)}\n"
-            f"{work_in_words(self.original.forest, self.simplified.forest)}"
+            f"leaves, {self.unused_codes} unused category codes)."
         )
+
+    def summary(self) -> str:
+        """A short readable text: what went, whether a margin can have changed, and what that saves."""
+        if self.simplified is self.original:
+            return self.headline()
+        return "\n".join([self.headline(), margins_claim(self.exact, self.bound), *self.side_by_side.summary()])
+
+    @cached_property
+    def side_by_side(self) -> SideBySide:
+        """Size and work of both models, and what measures their speed."""
+        return side_by_side(self.original, self.simplified)
+
+    def speedup(self, sizes: Sequence[int] = SIZES) -> dict[int, float]:
+        """How many times as fast the simplified model is natively, by rows of a call; measured now."""
+        return {speed.n_rows: speed.ratio for speed in self.side_by_side.speeds(sizes=sizes)}
 
 
 def simplify(model: Any, *, fold_constants: bool = False, trust_pickle: bool = False) -> SimplifyResult:

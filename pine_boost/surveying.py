@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,16 +29,15 @@ from pine_boost.compression.validation import choose, validate
 from pine_boost.errors import PineBoostError
 from pine_boost.files import clear_errors, path_of, write_file
 from pine_boost.json_fields import write_document
-from pine_boost.model.forest import Model
+from pine_boost.model.forest import FloatArray, Model
+from pine_boost.model.synthetic_rows import WORK_ROWS, work_of
+from pine_boost.native.figures import SIZES, Speed, file_contents, side_by_side
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
-from pine_boost.report.measure import file_contents, measure_speeds
-from pine_boost.scoring.scorer_folder import scorer_files
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.native import first_rows
 from pine_boost.tables.overlap import SURVEY_FORMAT, hashes_of, read_survey, refuse_spent, row_hashes
 from pine_boost.tables.schema import schema_of
 
@@ -50,7 +47,8 @@ _CONFIDENCE = 0.95
 _ALPHA_OF_AUTO = 0.1
 _NOTHING = "nothing smaller was found"
 _NO_TIME = "not proved in this time"
-_BATCH = 100_000  # rows of the larger batch that a scorer is timed on
+_SPEED_SECONDS = 2.0  # for the speeds of one model
+_HEADS = ("trees", "leaves", "kB", "work", "x1", "x100", "x100k")
 
 
 class Asked(NamedTuple):
@@ -65,29 +63,30 @@ class Asked(NamedTuple):
 class Line:
     """One line of the table before it is measured: a promise, the call that gives it, and the model that was found.
 
-    ``holds_everywhere`` says that the model keeps the class of every input, without any exception; ``source`` is the
-    stricter promise that the model comes from, if any.
+    ``work`` is what is compared, as `compress_booster` minimises it. ``holds_everywhere`` says that the model keeps the
+    class of every input, without any exception; ``source`` is the stricter promise that the model comes from, if any.
     """
 
     promise: str
     call: Asked | None
     found: Model
+    work: float
     note: str = ""
     holds_everywhere: bool = False
     source: str = ""
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Leaves, then trees."""
-        return self.found.forest.n_leaves, self.found.forest.n_trees
+    def with_model(self, found: Model, rows: FloatArray, **fields: Any) -> Line:
+        """The line of a model that was found, if it saves work."""
+        work = work_of(found.forest, rows)
+        return replace(self, found=found, work=work, **fields) if work < self.work else replace(self, **fields)
 
     def inherit(self, stricter: Line) -> Line:
-        """The smaller of the two models: what holds for the stricter promise holds for this one."""
-        if stricter.size >= self.size:
+        """The model with less work: what holds for the stricter promise holds for this one."""
+        if stricter.work >= self.work:
             return self
         source = stricter.source or stricter.promise
         note = "; ".join(filter(None, (self.note, f"the model of a stricter promise, {source}")))
-        return replace(self, call=stricter.call, found=stricter.found, note=note, source=source)
+        return replace(self, call=stricter.call, found=stricter.found, work=stricter.work, note=note, source=source)
 
 
 def survey(
@@ -174,16 +173,18 @@ def survey(
         options = CompressOptions(tolerance=tolerance, threshold=outer.threshold, random_state=random_state)
         tables = read_tables(parsed, X_fit, X_look, options)
         given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run
-        lossless = _lossless(parsed)
+        rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
+        line = Line("the original", None, parsed, work_of(parsed.forest, rows))
+        lossless = _lossless(line, rows)
         proved: list[Line] = []
         budget = replace(budget, callback=report_progress)
         if parsed.forest.decides:
             proofs = budget.share(SHARES["survey proofs"])
-            proved = list(_proved(parsed, X_fit, X_look, options, given, proofs))
-        compressed = list(_compressed(parsed, tables, options, given, budget))
-        lines = [Line("the original", None, parsed), *_monotone(lossless, proved, compressed, tolerance)]
+            proved = list(_proved(line, rows, X_fit, X_look, options, given, proofs))
+        compressed = list(_compressed(line, rows, tables, options, given, budget))
+        lines = [line, *_monotone(lossless, proved, compressed, tolerance)]
         say(report_progress, "measuring speeds")
-        original, *smaller = _measured(parsed, lines, tables, budget)
+        original, *smaller = _measured(parsed, lines, budget)
         accelerated = _accelerated(parsed, original, options, given, budget)
     offers = (original, accelerated, *smaller)
     return Survey(offers, tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
@@ -210,29 +211,34 @@ def _monotone(lossless: Line, proved: list[Line], compressed: list[Line], tolera
     return lines
 
 
-def _measured(parsed: Model, lines: Sequence[Line], tables: Tables, budget: Budget) -> tuple[Offer, ...]:
+def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Offer, ...]:
     """The offers, with the file size and the speed of every model, each measured once."""
     sizes: dict[int, int] = {}
-    speeds: dict[int, float | None] = {id(parsed): None}
+    speeds: dict[int, tuple[Speed, ...]] = {id(parsed): ()}
     offers = []
     for line in lines:
         found, key = line.found, id(line.found)
-        sizes.setdefault(key, len(file_contents(found)) if key not in sizes else 0)
+        if key not in sizes:
+            sizes[key] = len(file_contents(found))
         if key not in speeds and not budget.is_over:
-            some = tables.val.take(np.arange(min(tables.val.n_rows, 1000)))
-            timed = measure_speeds(parsed, found, some, budget.share(SHARES["survey speeds"]))
-            speeds[key] = timed[0].ratio if timed else None
+            seconds = min(_SPEED_SECONDS, SHARES["survey speeds"] * budget.remaining)
+            speeds[key] = side_by_side(parsed, found).speeds(seconds=seconds)
         note = line.note or (_NOTHING if found is parsed and line.call else "")
         texts = ("", "") if line.call is None else (as_call(*line.call), as_command(*line.call))
-        forest = found.forest
-        offers.append(Offer(line.promise, forest.n_trees, forest.n_leaves, sizes[key], speeds.get(key), note, *texts))
+        forest, times = found.forest, _ratios(speeds.get(key, ()))
+        offers.append(Offer(line.promise, forest.n_trees, forest.n_leaves, sizes[key], line.work, *times, note, *texts))
     return tuple(offers)
+
+
+def _ratios(speeds: Sequence[Speed]) -> list[float | None]:
+    found = {speed.n_rows: speed.ratio for speed in speeds}
+    return [found.get(size) for size in SIZES]
 
 
 def _accelerated(
     parsed: Model, original: Offer, options: CompressOptions, given: Mapping[str, Any], budget: Budget
 ) -> Offer:
-    """The proved scorer: its work, and how many times as fast as the native ``predict`` it is at both ends."""
+    """The proved scorer, its work and how many times as fast as the native ``predict`` it is."""
     extra = {} if parsed.forest.decides else {"tolerance": options.tolerance}
     tolerance = extra.get("tolerance")
     call = Asked("accelerate_booster", (), {**extra, **given})
@@ -241,35 +247,36 @@ def _accelerated(
         result = accelerate_booster(parsed, tolerance=tolerance, random_state=options.random_state, verbose=False)
     except PineBoostError as error:
         return replace(offer, note=f"refused: {error}"[:200])
-    flat = result.scorer.parts.flat
-    size = sum(map(len, scorer_files(result.scorer.parts, result.facts).values()))
-    offer = replace(offer, trees=flat.n_trees, leaves=flat.n_leaves, bytes=size)
-    work = f"needs no data; a typical input visits {result.work * original.trees:.3g} of {original.trees} trees"
-    if find_spec(result.original.forest.library) is None or budget.is_over:
-        return replace(offer, note=work)
-    begun = time.perf_counter()
-    result.native(first_rows(result.sample, 1000))
-    per_row = (time.perf_counter() - begun) / min(len(result.sample), 1000)
-    # about five calls are timed; fewer rows where they would outlast the time that is left
-    largest = next((n for n in (_BATCH, _BATCH // 10) if 5 * n * per_row < max(budget.remaining, 1.0)), _BATCH // 100)
-    single, batch = result.speedup(sizes=(1, largest)).values()
-    note = f"{work}; {single:.3g} times as fast as the native predict on 1 row, {batch:.2g} times on {largest}"
-    return replace(offer, speed=batch, note=note)
+    side = result.side_by_side
+    found = replace(
+        offer,
+        **asdict(side.after),
+        note=f"needs no data; a typical input visits {result.work * original.trees:.3g} of {original.trees} trees",
+    )
+    if budget.is_over:
+        return found
+    at_1, at_100, at_100000 = _ratios(side.speeds(seconds=min(_SPEED_SECONDS, budget.remaining)))
+    return replace(found, speed_1=at_1, speed_100=at_100, speed_100000=at_100000)
 
 
-def _lossless(parsed: Model) -> Line:
+def _lossless(original: Line, rows: FloatArray) -> Line:
     from pine_boost.simplification import simplify
 
-    promise, call = lossless_offer(), Asked("simplify")
+    line = replace(original, promise=lossless_offer(), call=Asked("simplify"))
     try:
-        result = simplify(parsed)
+        return line.with_model(simplify(line.found).simplified, rows)
     except PineBoostError as error:
-        return Line(promise, call, parsed, f"refused: {error}"[:200])
-    return Line(promise, call, result.simplified if result.leaves_after < result.leaves_before else parsed)
+        return replace(line, note=f"refused: {error}"[:200])
 
 
 def _proved(
-    parsed: Model, X_fit: Any, X_look: Any, options: CompressOptions, given: Mapping[str, Any], budget: Budget
+    original: Line,
+    rows: FloatArray,
+    X_fit: Any,
+    X_look: Any,
+    options: CompressOptions,
+    given: Mapping[str, Any],
+    budget: Budget,
 ) -> list[Line]:
     """Proved at a few alphas, and once with inputs near the decision boundary left out; each gets its share of time.
 
@@ -283,14 +290,14 @@ def _proved(
     for position, (alpha, indifference) in enumerate(asked):
         extra = {"indifference": indifference} if indifference else {}
         call = Asked("prune_booster", ("X_fit", "X_cal"), {"alpha": alpha, **extra, **given, "spent": "survey"})
-        line = Line(proved_offer(alpha, indifference), call, parsed, _NO_TIME)
+        line = replace(original, promise=proved_offer(alpha, indifference), call=call, note=_NO_TIME)
         lines[alpha, indifference] = line
         part = budget.share(1 / (len(asked) - position))
         if budget.is_over:
             continue
         try:
             result = prune_booster(
-                parsed,
+                original.found,
                 X_fit,
                 X_look,
                 alpha=alpha,
@@ -304,9 +311,9 @@ def _proved(
             lines[alpha, indifference] = replace(line, note=f"refused: {error}"[:200])
             continue
         certificate = result.certificate
-        lines[alpha, indifference] = replace(
-            line,
-            found=result.pruned if certificate.leaves_after < certificate.leaves_before else parsed,
+        lines[alpha, indifference] = line.with_model(
+            result.pruned,
+            rows,
             note="" if result.status == "CERTIFIED" else _NO_TIME,
             holds_everywhere=alpha == 0 and certificate.undecided_exists is False and not certificate.narrowed,
         )
@@ -314,16 +321,16 @@ def _proved(
 
 
 def _compressed(
-    parsed: Model, tables: Tables, options: CompressOptions, given: Mapping[str, Any], budget: Budget
+    original: Line, rows: FloatArray, tables: Tables, options: CompressOptions, given: Mapping[str, Any], budget: Budget
 ) -> Iterator[Line]:
     """One path, tested on the rows that are looked at for each target."""
     extra = {**({} if options.tolerance is None else {"tolerance": options.tolerance}), **given, "spent": "survey"}
-    kept = "class" if parsed.forest.decides else "value"
+    kept = "class" if original.found.forest.decides else "value"
     lines = {
-        fidelity: Line(
-            statistic_offer(fidelity, _CONFIDENCE, kept),
-            Asked("compress_booster", ("X_fit", "X_val"), {"fidelity": fidelity, **extra}),
-            parsed,
+        fidelity: replace(
+            original,
+            promise=statistic_offer(fidelity, _CONFIDENCE, kept),
+            call=Asked("compress_booster", ("X_fit", "X_val"), {"fidelity": fidelity, **extra}),
         )
         for fidelity in FIDELITIES
     }
@@ -331,7 +338,7 @@ def _compressed(
         yield from (replace(line, note="not tested in this time") for line in lines.values())
         return
     try:
-        parsed = read_for_compression(parsed, options)
+        parsed = read_for_compression(original.found, options)
     except PineBoostError as error:
         yield from (replace(line, note=f"refused: {error}"[:200]) for line in lines.values())
         return
@@ -349,7 +356,7 @@ def _compressed(
         target = Target(n_look, _CONFIDENCE, fidelity)
         own = budget.until(1 / (len(FIDELITIES) - n_before))
         found = validate(parsed, whole, task, choose(path, target.aim()), tables, target, None, own, own).written
-        yield line if found is None else replace(line, found=found.model)
+        yield line if found is None else line.with_model(found.model, rows)
 
 
 _FASTER = 1.2  # times the native speed: less is not worth another file
@@ -365,8 +372,11 @@ class Offer:
         What kind of promise would come with it, in words.
     trees, leaves, bytes : int
         Of the model that was found here; the original's where nothing smaller was.
-    speed : float or None
-        How many times as many rows per second on this machine, natively or by the scorer.
+    work : float
+        Of a typical row of X_fit: 2 per tree plus the splits passed. No looser promise has more.
+    speed_1, speed_100, speed_100000 : float or None
+        How many times as fast as the original's own ``predict`` on this machine, by rows of a call; None where there
+        was no time to measure it.
     note : str
         Why there is nothing, or what is open.
     call : str
@@ -379,19 +389,26 @@ class Offer:
     trees: int
     leaves: int
     bytes: int
-    speed: float | None
+    work: float
+    speed_1: float | None
+    speed_100: float | None
+    speed_100000: float | None
     note: str
     call: str
     command: str
 
-    def figures(self) -> tuple[str, str, str, str]:
-        """Trees, leaves, kilobytes and speed, as they are printed."""
-        speed = "" if self.speed is None else f"{self.speed:.1f}x"
-        return str(self.trees), str(self.leaves), f"{self.bytes / 1000:.0f}", speed
+    def figures(self) -> tuple[str, ...]:
+        """What stands under `_HEADS`."""
+        speeds = ("" if at is None else f"{at:.1f}x" for at in (self.speed_1, self.speed_100, self.speed_100000))
+        return str(self.trees), str(self.leaves), f"{self.bytes / 1000:.0f}", f"{self.work:.0f}", *speeds
 
     def text(self) -> str:
         """The promise and the note."""
         return f"{self.promise} ({self.note})" if self.note else self.promise
+
+
+def _row(cells: Sequence[str], text: str) -> str:
+    return "".join(f"{cell:>8}" for cell in cells) + f"  {text}"
 
 
 @displayed
@@ -426,19 +443,20 @@ class Survey:
         """The offer to take unless you know better, and why.
 
         The accelerated scorer where it is faster, as it holds for every input and needs no data;
-        else the strictest promise under which at least half of the leaves go; else the smallest.
+        else the strictest promise under which at least half of the work goes; else the least work.
         """
         original = self.offers[0]
         for offer in self.offers[1:]:
             is_scorer = offer.call.startswith("pine_boost.accelerate_booster(")
-            if is_scorer and offer.speed is not None and offer.speed >= _FASTER:
-                return offer, f"proved for every input, needs no data, {offer.speed:.1f} times as fast"
-        smaller = [offer for offer in self.offers[1:] if offer.leaves <= original.leaves / 2]
+            speed = offer.speed_100000 or offer.speed_100
+            if is_scorer and speed is not None and speed >= _FASTER:
+                return offer, f"proved for every input, needs no data, {speed:.1f} times as fast"
+        smaller = [offer for offer in self.offers[1:] if offer.work <= original.work / 2]
         if smaller:
-            return smaller[0], "the strictest promise under which at least half of the leaves go"
-        smallest = min(self.offers, key=lambda offer: offer.leaves)
-        if smallest.leaves < original.leaves:
-            return smallest, "nothing halves the leaves; this goes farthest"
+            return smaller[0], "the strictest promise under which at least half of the work goes"
+        least = min(self.offers, key=lambda offer: offer.work)
+        if least.work < original.work:
+            return least, "nothing halves the work; this goes farthest"
         return original, "nothing smaller was found"
 
     def _recommendation(self) -> str:
@@ -447,16 +465,16 @@ class Survey:
 
     def summary(self) -> str:
         """The table as text, what its figures are worth, and one recommended offer."""
-        lines = [f"{'trees':>6} {'leaves':>7} {'kB':>7} {'speed':>6}  promise"]
+        lines = [_row(_HEADS, "promise")]
         for offer in self.offers:
-            trees, leaves, size, speed = offer.figures()
-            lines.append(f"{trees:>6} {leaves:>7} {size:>7} {speed:>6}  {offer.text()}")
+            lines.append(_row(offer.figures(), offer.text()))
             if offer.call:
-                lines.append(f"{'':31}{offer.call}")
+                lines.append(_row([""] * len(_HEADS), offer.call))
         return "\n".join([*lines, self._worth(), self._recommendation()])
 
     def _worth(self) -> str:
         return (
+            "Work is 2 per tree plus the splits that a row passes; x1, x100, x100k: times as fast, by rows of a call. "
             f"These are estimates, because the table was made by looking at {self.n_look} rows. A promise needs other "
             f"rows; spent=survey (on the command line --spent with the saved survey) refuses these. "
             f"({self.seconds:.0f} s)"
@@ -468,9 +486,7 @@ class Survey:
     def _repr_html_(self) -> str:
         """The table for notebooks."""
         rows = [(*offer.figures(), f"{offer.text()}\n{offer.call}".rstrip()) for offer in self.offers]
-        return table_html(
-            ("trees", "leaves", "kB", "speed", "promise"), rows, f"{self._worth()} {self._recommendation()}"
-        )
+        return table_html((*_HEADS, "promise"), rows, f"{self._worth()} {self._recommendation()}")
 
     def check(self, X: Any) -> None:
         """Refuse rows for a promise if this survey has looked at them.

@@ -117,14 +117,6 @@ def _probabilities(model: Model, native: Any, X: Any) -> FloatArray:
     return np.asarray(_predict(model, native, X, "Probability"), dtype=np.float64)
 
 
-def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
-    if any(model.forest.feature_categories):
-        coded, twin = table(), _twin(model.document)
-        return lambda: twin.predict(coded, thread_count=1)
-    values = np.ascontiguousarray(matrix, dtype=np.float32)
-    return lambda: native.predict(values, thread_count=1)
-
-
 def _monotone(model: Model) -> tuple[int, ...] | None:
     document: CatboostDocument = model.document
     learner = document.info["params"].get("tree_learner_options")
@@ -156,7 +148,6 @@ TRAITS = Traits(
     scores=_scores,
     margins=_margins,
     accepted=arrow_by_pandas,
-    prepared=_prepared,
     monotone=_monotone,
     facts=_facts,
     reader=lambda _: Reader.CATBOOST,

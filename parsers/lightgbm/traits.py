@@ -5,7 +5,6 @@ LightGBM is imported inside the functions that need it, never for reading a file
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +74,6 @@ def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
     return margins.reshape(-1, model.forest.n_outputs), 0.0
 
 
-def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
-    booster = _booster_of(native)
-    return lambda: booster.predict(matrix, num_threads=1)
-
-
 def _monotone(model: Model) -> tuple[int, ...]:
     return tuple(model.document.monotone_constraints or [0] * model.forest.n_features)
 
@@ -120,7 +114,6 @@ TRAITS = Traits(
     margins=_margins,
     column_name=_column_name,
     accepted=arrow_by_pandas,  # its own Arrow reader accepts numbers only, no dictionary columns
-    prepared=_prepared,
     monotone=_monotone,
     facts=_facts,
     reader=lambda _: Reader.LIGHTGBM,

@@ -5,7 +5,6 @@ It has no file format that can be checked: estimators are saved as pickles, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -89,11 +88,6 @@ def _sums_of_votes(native: Any, X: Any) -> tuple[FloatArray, float]:
     return (decision * total * (n_classes - 1) + total) / n_classes, blur
 
 
-def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
-    predict, rows = getattr(native, "predict_proba", native.predict), table()
-    return lambda: predict(rows)
-
-
 def _monotone(model: Model) -> tuple[int, ...]:
     given = getattr(model.native, "monotonic_cst", None)
     if isinstance(given, dict):
@@ -126,7 +120,6 @@ TRAITS = Traits(
     scores=_scores,
     margins=_margins,
     accepted=arrow_by_pandas,  # HistGradientBoosting finds its categories by name in pandas tables
-    prepared=_prepared,
     monotone=_monotone,
     facts=_facts,
     reader=_reader,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,14 +150,6 @@ def _major_minor(package: Any) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
-    booster = _booster_of(native).copy()
-    booster.set_param({"nthread": 1})
-    values = matrix.astype(np.float32)
-    # inplace: a DMatrix would cache the first prediction, and later ones would take no time
-    return lambda: booster.inplace_predict(values, missing=model.forest.missing_value)
-
-
 def _monotone(model: Model) -> tuple[int, ...] | None:
     """Return the constraints of a model trained in this process; a file stores no training parameters.
 
@@ -217,7 +208,6 @@ TRAITS = Traits(
     scores=_scores,
     margins=_margins,
     accepted=_accepted,
-    prepared=_prepared,
     monotone=_monotone,
     facts=_facts,
     reader=lambda _: Reader.XGBOOST,

@@ -76,7 +76,10 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
     run = ("seconds", "stopped")
     distances = ("attack_distance", "proved_distance", "proved_largest", "proved_rows")
     document = {name: getattr(result.record, name) for name in (*promise, *losses, *sizes, *run, *distances)}
-    document["bytes_before"], document["bytes_after"] = result.file_sizes
+    document["bytes_before"], document["bytes_after"] = (
+        result.side_by_side.before.bytes,
+        result.side_by_side.after.bytes,
+    )
     document["path"] = result.path_table()
     document["segments"] = [asdict(segment) for segment in result.record.segments]
     document["model"] = next(name for name in result.files() if name.startswith("model."))

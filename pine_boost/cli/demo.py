@@ -34,10 +34,10 @@ def main(arguments: argparse.Namespace) -> int:
 
     from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
     from pine_boost.cli.prune import describe, evaluated, exit_code, summary
+    from pine_boost.native.predict import model_file
     from pine_boost.progress import Progress
     from pine_boost.prune import prune_booster
     from pine_boost.report.prune_report import render_report
-    from pine_boost.result import model_file
 
     data = load_breast_cancer(as_frame=find_spec("pandas") is not None)
     columns = np.arange(_FEATURES)

@@ -50,9 +50,8 @@ def result_names(given: Any, *, report: bool) -> list[str]:
 def model_names(given: Any, *, report: bool) -> list[str]:
     """Names of the model files and the report of a result about this model."""
     from pine_boost.certificate.saved import REPORT
-    from pine_boost.native.predict import original_bytes
+    from pine_boost.native.predict import model_file, original_bytes
     from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
-    from pine_boost.result import model_file
 
     parsed = given.parsed
     native = original_bytes(parsed) if parsed.native is None else parsed.native

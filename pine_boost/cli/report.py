@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ EXAMPLES = """examples:
   pine-boost report pruned
   pine-boost report pruned --original model.json --data test.csv
   pine-boost report compressed --original model.json --data holdout.csv
-  pine-boost report scorer"""
+  pine-boost report scorer --original model.json"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -83,12 +84,16 @@ def _rows(arguments: argparse.Namespace, given: Any, schema: Any) -> Any:
     return None if arguments.data is None else read_prepared(arguments.data, given, schema, arguments.label)
 
 
-def _acceleration(_: argparse.Namespace, folder: Path) -> str:
-    """A page of what the folder of a scorer says; nothing is measured."""
+def _acceleration(arguments: argparse.Namespace, folder: Path) -> str:
+    """A page of what the folder of a scorer says; with the original both are measured."""
+    from pine_boost.native.figures import HOW
     from pine_boost.report.pages import render
     from pine_boost.scoring.scorer_folder import read_manifest
 
     manifest = read_manifest(folder)
+    sides = []
+    if arguments.original is not None:
+        sides = _beside(arguments, folder).side_by_side.table()
     facts = manifest.get("facts", {})
     tested = facts.get("validation") or {}
     named = {
@@ -107,8 +112,42 @@ def _acceleration(_: argparse.Namespace, folder: Path) -> str:
         "Acceleration report",
         status=manifest["status"],
         claim=manifest["claim"],
+        sides=sides,
+        how=HOW,
         figures=[(name, _rounded(value)) for name, value in named.items() if value is not None],
         levels=[[_rounded(level.get(name)) for name in columns] for level in tested.get("path", [])],
+    )
+
+
+def _beside(arguments: argparse.Namespace, folder: Path) -> Any:
+    """The scorer of a folder beside the ensemble that it was made from, without the layers around both."""
+    from pine_boost import json_fields as f
+    from pine_boost.errors import CertificateMismatch
+    from pine_boost.model.digest import forest_digest
+    from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows
+    from pine_boost.native.figures import native_predict
+    from pine_boost.scoring.accelerate_result import AccelerateResult
+    from pine_boost.scoring.fast_scorer import FastScorer
+    from pine_boost.scoring.scorer_folder import REMEDY, read_parts
+    from pine_boost.tables.native import as_table
+
+    parts, manifest = read_parts(folder, trust_pickle=arguments.trust_pickle)
+    stated = manifest["thresholds"], manifest["model_digest"]
+    original = read_original(arguments, arguments.original, *stated, "value").parsed
+    if forest_digest(original.forest) != manifest["model_digest"]:
+        raise CertificateMismatch(f"{arguments.original} is not the model that was accelerated.")
+    facts = {**manifest, **manifest["facts"]}
+    with f.reading("scorer manifest", REMEDY, CertificateMismatch):
+        facts["work_per_row"] = f.sequence(f.number(0), 2)(facts.get("work_per_row"), "work_per_row")
+    return AccelerateResult(
+        scorer=FastScorer(replace(parts, prepare=None, finish=None)),
+        **{name: manifest[name] for name in ("status", "claim")},
+        **{name: facts.get(name) for name in ("work", "work_rows")},
+        seconds=0.0,
+        facts=facts,
+        original=original,
+        native=native_predict(original),
+        sample=as_table(synthetic_rows(original.forest, WORK_ROWS), parts.schema),
     )
 
 

@@ -6,6 +6,7 @@ Only the sentence that belongs to the status is ever printed.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
@@ -34,12 +35,12 @@ from pine_boost.compression.proved_distance import prove_distance
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import (
     RECORD,
-    WORK,
     CompressionRecord,
     TestedSize,
     labels_digest,
     read_record,
     rows_digest,
+    saved_in_words,
 )
 from pine_boost.compression.segments import find_segments, segments_in_words
 from pine_boost.compression.validation import Validated
@@ -49,14 +50,18 @@ from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
-from pine_boost.model.synthetic_rows import work_line
-from pine_boost.native.predict import original_bytes
+from pine_boost.native.figures import SIZES, SideBySide, side_by_side
+from pine_boost.native.predict import model_file, original_bytes
 from pine_boost.notebooks import displayed
 from pine_boost.options import CompressOptions, counted
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import warn_if_untested
-from pine_boost.result import model_file
 from pine_boost.tables.schema import schema_of
+
+_NO_ORIGINAL = (
+    "This result was loaded from its folder, without the original; use "
+    "pine_boost.verify_compression(folder, original, X)."
+)
 
 
 @displayed
@@ -113,15 +118,16 @@ class CompressResult:
         return 1.0 - self.leaves_after / self.leaves_before
 
     @cached_property
-    def file_sizes(self) -> tuple[int | None, int]:
-        """Bytes of the native model files before and after; None for a loaded result, which has no original."""
-        sizes = []
-        for model in (self.original, self.compressed):
-            native = None if model is None else model.native
-            if model is not None and native is None:
-                native = original_bytes(model)
-            sizes.append(None if model is None else len(model_file(native, model.forest.library)[1]))
-        return sizes[0], sizes[1] or 0
+    def side_by_side(self) -> SideBySide | None:
+        """Size and work of both models, and what measures their speed; None without the original."""
+        work = self.record.work_before, self.record.work_after
+        return None if self.original is None else side_by_side(self.original, self.compressed, work, "X_fit")
+
+    def speedup(self, sizes: Sequence[int] = SIZES) -> dict[int, float]:
+        """How many times as fast the smaller model is natively, by rows of a call; measured now."""
+        if self.side_by_side is None:
+            raise InvalidInputError(_NO_ORIGINAL)
+        return {speed.n_rows: speed.ratio for speed in self.side_by_side.speeds(sizes=sizes)}
 
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
@@ -142,10 +148,8 @@ class CompressResult:
         if r.proved_rows:  # else it is in the record and the report only
             lines.append(r.proved_claim())
         lines.append(lossless_in_words(r.leaves_before, r.leaves_lossless))
-        lines.append(work_line(r.work_before, r.work_after, "X_fit"))
-        before, after = self.file_sizes
-        if before is not None:
-            lines.append(f"Model file: {before / 1000:.0f} -> {after / 1000:.0f} kB.")
+        if self.side_by_side is not None and self.compressed is not self.original:
+            lines += self.side_by_side.summary()
         ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
         lines.append(f"{counted(len(r.path), 'size')} tested, {r.seconds:.1f} s{ended}.")
         return "\n".join(lines)
@@ -153,8 +157,7 @@ class CompressResult:
     def headline(self) -> str:
         """One line: the status and what is gone."""
         r = self.record
-        before, after = r.minimized
-        saved = f"{1 - after / before:.0%} " + ("less work" if r.minimize == WORK else f"of the {r.minimize} gone")
+        saved = saved_in_words(r.minimize, *r.minimized)
         return (
             f"{r.status}: {r.trees_before} -> {r.trees_after} trees, {r.leaves_before} -> {r.leaves_after} leaves "
             f"({saved})"
@@ -170,10 +173,7 @@ class CompressResult:
         A measurement: use rows that were not part of X_val.
         """
         if self.original is None:
-            raise InvalidInputError(
-                "This result was loaded from its folder, without the original; use "
-                "pine_boost.verify_compression(folder, original, X)."
-            )
+            raise InvalidInputError(_NO_ORIGINAL)
         goal = Goal(self.original.forest, self.record.keeps_class, self.record.tolerance)
         before, after = goal.native_answers(self.original, X), goal.native_answers(self.compressed, X)
         return 1.0 - float(goal.differ(before, after).mean())

@@ -36,6 +36,11 @@ WORK, LEAVES, TREES = MINIMIZE = ("work", "leaves", "trees")
 ORIGINS = ("path", "slice")
 
 
+def saved_in_words(minimize: str, before: float, after: float) -> str:
+    """What a headline says is gone."""
+    return f"{1 - after / before:.0%} " + ("less work" if minimize == WORK else f"of the {minimize} gone")
+
+
 @dataclass(frozen=True)
 class TestedSize:
     """One candidate of the path that was put to the test.

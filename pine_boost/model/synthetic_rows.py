@@ -6,13 +6,13 @@ import numpy as np
 
 from pine_boost.kernels import leaves
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
 
 TREE_WORK = 2.0  # fetching a tree takes as long as about two splits
-_WORK_ROWS = 500
+WORK_ROWS = 500
 
 
 def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
@@ -39,25 +39,19 @@ def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
     return X
 
 
-def work_of(forest: Forest, rows: FloatArray) -> float:
-    """Sum over the trees of 2 plus the mean number of splits that a row passes."""
+def work_of(forest: Forest, rows: FloatArray, order: IntArray | None = None, met: IntArray | None = None) -> float:
+    """Sum over the trees of 2 plus the mean number of splits that a row passes.
+
+    With an order of visits: over the trees that each row has met, ``met`` of them.
+    """
     subtrees = forest_subtrees(forest)
     depth = np.zeros(forest.n_nodes)
     for number, level in enumerate(subtrees.levels):
         depth[level] = number
-    passed = depth[subtrees.leaf_node][leaves(flatten(forest), rows)]
-    return TREE_WORK * forest.n_trees + float(passed.sum(axis=1).mean())
-
-
-def work_in_words(before: Forest, after: Forest) -> str:
-    """The work of a model and of a smaller one, on the same synthetic rows."""
-    rows = synthetic_rows(before, _WORK_ROWS)
-    return work_line(work_of(before, rows), work_of(after, rows), "synthetic rows")
-
-
-def work_line(before: float, after: float, rows: str) -> str:
-    """One line of a summary."""
-    return f"Work per row: {before:.0f} -> {after:.0f} (2 per tree plus the splits passed, mean over {rows})."
+    work = TREE_WORK + depth[subtrees.leaf_node][leaves(flatten(forest), rows)]
+    if order is not None and met is not None:
+        work = np.where(np.arange(len(order)) < met[:, None], work[:, order], 0.0)
+    return float(work.sum(axis=1).mean())
 
 
 def _between(edges: FloatArray) -> FloatArray:

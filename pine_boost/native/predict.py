@@ -57,6 +57,13 @@ def original_bytes(model: Model) -> bytes:
     return _WRITTEN[model]
 
 
+def model_file(native: Any, library: str) -> tuple[str, bytes]:
+    """Return the name and contents of the file of a native model; bytes are used unchanged."""
+    traits = traits_of(library)
+    contents = bytes(native) if isinstance(native, (bytes, bytearray)) else traits.save(native)
+    return f"model.{traits.suffix_of(contents)}", contents
+
+
 def predict_classes(model: Model, X: Any) -> IntArray:
     """Predict the class index (or score band) of every row with the native ``predict`` of the model's kind.
 

@@ -19,6 +19,7 @@ from pine_boost.compression.record import CompressionRecord, TestedSize
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import decimals_down, rounded_up
 from pine_boost.model.forest import BoolArray, Model
+from pine_boost.native.figures import HOW
 from pine_boost.report.charts import Frame, round_ticks
 from pine_boost.report.pages import render
 
@@ -54,6 +55,7 @@ def render_compression(result: CompressResult, X_val: Any = None) -> str:
         "pine_boost: compression report",
         r=r,
         sizes=_sizes(result),
+        how=HOW,
         chart=_draw_path(r) if r.path else "",
         path=[_tested(r, size) for size in r.path],
         heads=_heads(r),
@@ -85,10 +87,10 @@ def _sizes(result: CompressResult) -> list[tuple[str, str, str]]:
     rows = [
         ("Trees", f"{r.trees_before:,}", f"{r.trees_after:,}"),
         ("Leaves", f"{r.leaves_before:,}", f"{r.leaves_after:,}"),
+        ("Work per row (X_fit)", f"{r.work_before:,.1f}", f"{r.work_after:,.1f}"),
     ]
-    rows.append(("Work per row", f"{r.work_before:.1f}", f"{r.work_after:.1f}"))
-    before, after = result.file_sizes
-    rows.append(("Model file (kB)", "" if before is None else f"{before / 1000:,.1f}", f"{after / 1000:,.1f}"))
+    if result.side_by_side is not None:
+        rows = result.side_by_side.table()
     if r.loss_before is not None and r.loss_after is not None:
         name = "Accuracy on X_val" if r.loss == ERROR else f"Loss on X_val ({r.loss})"
         pair = (1 - r.loss_before, 1 - r.loss_after) if r.loss == ERROR else (r.loss_before, r.loss_after)

@@ -21,11 +21,11 @@ from pine_boost.certificate.claims import without_twins
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
+from pine_boost.native.figures import REPORT_SECONDS
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
-from pine_boost.report.measure import Size, Speed, measure_sizes, measure_speeds, one_thread
 from pine_boost.report.outside import OutsideInput, find_outside
 from pine_boost.result import Absent, PruneResult
 from pine_boost.tables.matrix import to_matrix
@@ -51,8 +51,8 @@ class Facts:
     ----------
     certificate : Certificate
     model_kind : str
-    sizes : tuple of Size
-    speeds : tuple of Speed
+    figures : tuple of (str, str, str)
+        Sizes, work and speeds: what, before, after.
     speed_note : str
         Why speed was not measured; empty if it was.
     coverage : Coverage or None
@@ -75,8 +75,7 @@ class Facts:
 
     certificate: Certificate
     model_kind: str
-    sizes: tuple[Size, ...]
-    speeds: tuple[Speed, ...] = ()
+    figures: tuple[tuple[str, str, str], ...]
     speed_note: str = ""
     coverage: Coverage | None = None
     fidelity: float | None = None
@@ -104,16 +103,14 @@ def gather(result: PruneResult, X: Any, curve: Sequence[Mapping[str, Any]], budg
     matrix = matrix[np.isfinite(np.nan_to_num(matrix, nan=0.0)).all(axis=1)]
     spent: dict[str, float] = {}
     part = partial(_part, budget, known.certificate.trees_after, spent)
-    with part("sizes, coverage and margins"):
+    with part("coverage and margins"):
         facts = replace(
             known,
-            sizes=measure_sizes(original, result.pruned),
             coverage=region.coverage(X, model=original.forest) if given else None,
             margins=_margins(result, matrix),
         )
     try:
-        with one_thread():
-            facts = _native(result, X if given else None, matrix, facts, budget, part)
+        facts = _native(result, X if given else None, matrix, facts, budget, part)
     except ImportError:  # only predicting needs the native library
         why = f"{original.forest.library} is not installed."
         facts = replace(facts, speed_note=f"Not measured: {why}", outside_note=f"Not searched for: {why}")
@@ -129,9 +126,9 @@ def _known(result: PruneResult, curve: Sequence[Mapping[str, Any]]) -> Facts:
     return Facts(
         certificate=c,
         model_kind=(result.pruned if isinstance(result.original, Absent) else result.original).kind,
-        sizes=(
-            Size("Trees", c.trees_before, c.trees_after, False),
-            Size("Leaves", c.leaves_before, c.leaves_after, False),
+        figures=(
+            ("Trees", f"{c.trees_before:,}", f"{c.trees_after:,}"),
+            ("Leaves", f"{c.leaves_before:,}", f"{c.leaves_after:,}"),
         ),
         # the steps of a ladder are not scores, so there is no histogram to mark tau in
         scores=region.calibration / scale if region.nesting is None else np.zeros(0),
@@ -180,14 +177,14 @@ def _native(
             facts = replace(facts, fidelity=float(np.mean(same)))
     if is_unchanged:
         return replace(facts, speed_note=_UNCHANGED)
-    if len(matrix) == 0:
-        facts = replace(facts, speed_note="Not measured: there were no rows to predict.")
-    elif budget.is_over:
+    if budget.is_over:
         facts = replace(facts, speed_note="Not measured: the time for the report was over.")
     else:
-        with part("speed"):
-            speeds = measure_speeds(before, after, matrix, budget.share(SHARES["report speeds"]))
-            facts = replace(facts, speeds=speeds)
+        with part("sizes, work and speed"):
+            side = result.side_by_side
+            facts = replace(
+                facts, figures=tuple(side.table(min(REPORT_SECONDS, SHARES["report speeds"] * budget.remaining)))
+            )
     if is_original:
         return facts
     if budget.is_over:

@@ -19,10 +19,10 @@ from pine_boost.certificate.claims import (
     without_twins,
 )
 from pine_boost.model.digits import percent_down, percent_up
+from pine_boost.native.figures import HOW
 from pine_boost.options import plural
 from pine_boost.report.charts import draw_calibration, draw_history, draw_margins, draw_tradeoff
 from pine_boost.report.facts import Facts, gather
-from pine_boost.report.measure import REPEATS, Size
 from pine_boost.report.pages import render
 from pine_boost.result import PruneResult
 
@@ -57,7 +57,6 @@ def render_report(
 def render_page(facts: Facts) -> str:
     """The page of the facts."""
     c, margins, covered = facts.certificate, facts.margins, facts.coverage
-    n_rows = max((speed.n_rows for speed in facts.speeds), default=0)
     calibration = ""
     if c.boundary_share == 0:  # else tau and delta were calibrated together, and no score alone decides
         calibration = draw_calibration(facts.scores, facts.tau, c.n_cal - len(facts.scores), facts.score_unit)
@@ -76,10 +75,8 @@ def render_page(facts: Facts) -> str:
         coverage=coverage_of(c),
         exception=exception_of(c),
         twins=without_twins(c),
-        sizes=[_shown(size) for size in facts.sizes],
+        how=HOW,
         history=draw_history(facts.history, c.units_before, c.lower_bound, c.unit, facts.once),
-        speeds=[(s.engine, f"{s.before:,.0f}", f"{s.after:,.0f}", f"{s.ratio:.2f} ×") for s in facts.speeds],
-        speed_note=f"Rows per second on one thread, batches of up to {n_rows:,} rows, best of {REPEATS}.",
         margins="" if margins is None else draw_margins(margins.before, margins.after, margins.inside),
         tradeoff=draw_tradeoff(facts.curve, c.alpha, c.unit),
         calibration=calibration,
@@ -88,17 +85,6 @@ def render_page(facts: Facts) -> str:
         proofs=[_proof(c, proof) for proof in c.proofs],
         details=_details(facts),
     )
-
-
-def _shown(size: Size) -> dict[str, Any]:
-    """A size before and after, bytes in the unit that suits the larger one."""
-    unit, divisor = (" B", 1) if size.is_bytes else ("", 1)
-    for name, value in ((" kB", 1000), (" MB", 1_000_000)):
-        if size.is_bytes and max(size.before, size.after) >= value:
-            unit, divisor = name, value
-    before, after = (f"{n:,}" if divisor == 1 else f"{n / divisor:,.1f}" for n in (size.before, size.after))
-    percent = 100 * size.after / max(size.before, 1)
-    return {"name": size.name, "before": before, "after": f"{after}{unit}", "percent": percent}
 
 
 def _proof(c: Certificate, proof: Any) -> tuple[str, ...]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from pine_boost import kernels
 from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_words, kept_answer, statistic_in_short
 from pine_boost.compression.record import Segment
 from pine_boost.compression.segments import segments_in_words
 from pine_boost.model.forest import Model
+from pine_boost.native.child_process import try_in_child
+from pine_boost.native.figures import SIZES, Figures, SideBySide, file_contents, is_quick
 from pine_boost.notebooks import displayed
 from pine_boost.options import counted
 from pine_boost.scoring.fast_scorer import FastScorer
@@ -64,7 +63,26 @@ class AccelerateResult:
     native: Callable[[Any], Any] = field(repr=False)
     sample: Any = field(repr=False)
 
-    def speedup(self, X: Any = None, sizes: Sequence[int] = (1, 100, 100_000)) -> dict[int, float]:
+    @cached_property
+    def side_by_side(self) -> SideBySide:
+        """Size and work of the model and of the scorer, and what measures their speed."""
+        before, after = self.facts["work_per_row"]
+        flat, model = self.scorer.parts.flat, self.original
+        files = scorer_files(self.scorer.parts, self.facts)
+        return SideBySide(
+            Figures(model.forest.n_trees, model.forest.n_leaves, len(file_contents(model)), before),
+            Figures(flat.n_trees, flat.n_leaves, sum(map(len, files.values())), after),
+            self.work_rows,
+            self._calls,
+            self.sample,
+            is_quick(model),
+        )
+
+    def _calls(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        try_in_child(self.original)
+        return self.native, self.scorer.predict
+
+    def speedup(self, X: Any = None, sizes: Sequence[int] = SIZES) -> dict[int, float]:
         """How many times as fast as the native ``predict`` the scorer is, measured now.
 
         Parameters
@@ -79,18 +97,7 @@ class AccelerateResult:
         dict
             Number of rows to ratio of times. Both are timed in turn, the best of several calls each.
         """
-        rows = self.sample if X is None else X
-        if not hasattr(rows, "iloc") or all(getattr(dtype, "kind", "O") in "fiu" for dtype in rows.dtypes):
-            rows = np.asarray(rows)  # what both read fastest
-        found = {}
-        for size in sizes:
-            places = np.arange(size) % len(rows)
-            table = rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
-            with warnings.catch_warnings():  # of scikit-learn, about an array in place of a frame
-                warnings.filterwarnings("ignore", "X does not have valid feature names")
-                ours, theirs = _best_times((self.scorer.predict, self.native), table)
-            found[int(size)] = theirs / ours
-        return found
+        return {speed.n_rows: speed.ratio for speed in self.side_by_side.speeds(X, sizes)}
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the scorer's folder, which `load_scorer` reads and ``pine-boost verify`` proves again."""
@@ -116,6 +123,7 @@ class AccelerateResult:
                 self.headline(),
                 self.promise(),
                 *self._tested(),
+                *self.side_by_side.summary(),
                 f"{flat.n_leaves} leaves; kernel: {kernels.name()}; built and checked in {self.seconds:.2f} s.",
             ]
         )
@@ -140,19 +148,3 @@ class AccelerateResult:
             *segments_in_words(segments, tested["confidence"] if self.status == VALIDATED else None),
             *(() if "compressed_digest" in tested else (_ALL_TREES,)),
         ]
-
-
-def _best_times(calls: Sequence[Callable[[Any], Any]], table: Any, seconds: float = 0.3) -> list[float]:
-    """Least time of each call; they take turns, so that a busy machine slows all of them."""
-    best = [float("inf")] * len(calls)
-    for call in calls:
-        call(table)
-    started = time.perf_counter()
-    rounds = 0
-    while rounds < 3 or (time.perf_counter() - started < seconds and rounds < 2000):
-        for place, call in enumerate(calls):
-            begun = time.perf_counter()
-            call(table)
-            best[place] = min(best[place], time.perf_counter() - begun)
-        rounds += 1
-    return best

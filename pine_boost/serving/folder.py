@@ -151,9 +151,8 @@ def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) 
 
 def _model_contents(model: Model) -> tuple[str, bytes]:
     """Return the native file if it holds the whole model, else a pickle of the live object."""
-    from pine_boost.native.predict import original_bytes
+    from pine_boost.native.predict import model_file, original_bytes
     from pine_boost.parsers import pickled, read_model
-    from pine_boost.result import model_file
 
     thresholds = model.forest.decision.thresholds or None
     native = model.native

@@ -229,7 +229,8 @@ _FIELDS: dict[str, f.Reader] = {
             {
                 **dict.fromkeys(("promise", "note", "call", "command"), f.text()),
                 **dict.fromkeys(("trees", "leaves", "bytes"), _COUNT),
-                "speed": f.optional(f.number(0)),
+                "work": f.number(0),
+                **dict.fromkeys(("speed_1", "speed_100", "speed_100000"), f.optional(f.number(0))),
             }
         )
     ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from pine_boost.model.synthetic_rows import synthetic_rows, work_in_words, work_of
+from pine_boost.model.synthetic_rows import synthetic_rows, work_of
 from pine_boost.parsers import read_model
 from pine_boost.simplification import simplify
 
@@ -20,7 +22,12 @@ def test_splits_are_those_of_the_native_paths() -> None:
     rows = synthetic_rows(forest, 200)
     splits = model.decision_path(rows)[0].sum() / 200 - 6  # nodes of a path without its leaf
     assert work_of(forest, rows) == pytest.approx(2 * 6 + splits)
-    assert work_in_words(forest, forest).startswith("Work per row: ")
+    met = np.arange(200, dtype=np.int32) % 7
+    order = np.array([3, 1, 0, 5, 4, 2])
+    paths, starts = model.decision_path(rows)
+    own = np.stack([np.asarray(paths[:, a:b].sum(axis=1)).ravel() - 1 for a, b in pairwise(starts)], axis=1)
+    visited = [sum(2 + own[row, tree] for tree in order[: met[row]]) for row in range(200)]
+    assert work_of(forest, rows, order, met) == pytest.approx(np.mean(visited))
 
 
 def test_a_simplified_model_says_how_much_work_is_left() -> None:

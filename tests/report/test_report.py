@@ -12,9 +12,9 @@ import pytest
 
 from pine_boost import CertificateMismatch, InvalidInputError, PruneResult, prune_booster, sweep
 from pine_boost.certificate.claims import headline_of
+from pine_boost.native.figures import SIZES, file_contents
 from pine_boost.native.predict import predict_classes
 from pine_boost.report.charts import draw_tradeoff
-from pine_boost.report.measure import file_contents, measure_sizes, measure_speeds
 from pine_boost.report.outside import find_outside
 from pine_boost.report.prune_report import render_report
 
@@ -144,20 +144,22 @@ def test_inputs_outside_differ_natively_and_lie_outside(parts: Any, indifference
 
 def test_sizes_are_those_of_the_files(swept: Any) -> None:
     result = swept[0.6]
-    sizes = {size.name: size for size in measure_sizes(result.original, result.pruned)}
-    assert sizes["Trees"].after == len(result.kept)
-    assert sizes["Leaves"].before == result.certificate.leaves_before
-    assert sizes["Model file"].after == len(result.model_file()[1])
-    assert sizes["Model file"].before == len(file_contents(result.original))
-    assert sizes["Memory of the trees"].after < sizes["Memory of the trees"].before
+    before, after = result.side_by_side.before, result.side_by_side.after
+    assert after.trees == len(result.kept)
+    assert before.leaves == result.certificate.leaves_before
+    assert after.bytes == len(result.model_file()[1])
+    assert before.bytes == len(file_contents(result.original))
+    assert after.work < before.work
 
 
 def test_measuring_changes_no_model(parts: Any, swept: Any) -> None:
     model, X_fit, _, _ = parts
     config = model.get_booster().save_config()
-    speeds = measure_speeds(swept[0.6].original, swept[0.6].pruned, X_fit.to_numpy())
-    assert speeds[0].engine == "xgboost"
-    assert all(speed.before > 0 and speed.after > 0 for speed in speeds)
+    side = swept[0.6].side_by_side
+    for speeds in (side.speeds(), side.speeds(X_fit, seconds=60.0)):
+        assert tuple(speed.n_rows for speed in speeds) == SIZES
+        assert all(speed.before > 0 and speed.after > 0 for speed in speeds)
+    assert side.speeds(sizes=(1, 1_000_000), seconds=0.0)[-1].n_rows == 1  # what would take longer is left out
     assert model.get_booster().save_config() == config
 
 
@@ -176,7 +178,7 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
     assert headline_of(result.certificate) in bare
     assert "the original is not available" in bare
     full = render_report(PruneResult.load(folder, model), X_test)
-    assert "Rows per second" in full
+    assert "Milliseconds for 100000 rows" in full
     other = xgboost.XGBClassifier(n_estimators=3, max_depth=1, nthread=1)
     other.fit(X_fit, predict_classes(result.original, X_fit))
     with pytest.raises(CertificateMismatch, match="The original model given is not"):
@@ -202,4 +204,4 @@ def test_other_libraries_are_measured_too(parts: Any) -> None:
         X = X_fit.set_axis([f"x{j}" for j in range(6)], axis=1)
         result = prune_booster(model.fit(X, y), X, X_cal.set_axis(X.columns, axis=1), alpha=0.5, objective="l1")
         page = render_report(result, X_test.set_axis(X.columns, axis=1))
-        assert ("Rows per second" in page) == (result.certificate.grid >= 0)
+        assert ("Milliseconds for 1 row" in page) == (result.certificate.grid >= 0)

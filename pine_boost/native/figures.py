@@ -1,0 +1,219 @@
+"""What people pay for a model, beside what replaces it: trees, leaves, file size, work, and the time of a call.
+
+Nothing is claimed on these figures. Speeds are measured when they are asked for; both sides take turns.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.util import find_spec
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from pine_boost.model.forest import FloatArray, Model
+from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows, work_of
+from pine_boost.native.child_process import try_in_child
+from pine_boost.native.predict import load_native, model_file, original_bytes, predict_classes, predict_margins
+from pine_boost.tables.native import as_table, row_count, take_rows
+from pine_boost.tables.schema import schema_of
+
+SIZES = (1, 100, 100_000)  # rows of a call
+_QUICK = 0.5  # seconds for the speeds of a summary
+_QUICK_LEAVES = 20_000  # loading a larger file takes longer
+REPORT_SECONDS = 5.0  # seconds for those of a report
+_MOST_ROUNDS, _OF_SIZE = 2000, 0.3  # seconds for each size, where more than a few calls fit into it
+HOW = (
+    "Work is 2 per tree plus the splits that a row passes. Times are those of the native predict, without threads of "
+    "ours: the least of several calls, both sides in turn."
+)
+
+Predict = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Size and work of a model; ``work`` is 2 per tree plus the splits that a typical row passes."""
+
+    trees: int
+    leaves: int
+    bytes: int
+    work: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of one call with so many rows, before and after."""
+
+    n_rows: int
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast it is now."""
+        return self.before / max(self.after, 1e-9)
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """A model and what replaces it.
+
+    Attributes
+    ----------
+    before, after : Figures
+    rows : str
+        What the work was measured on.
+    calls : callable
+        Returns both ``predict``; libraries are loaded only then.
+    sample : table
+        Rows that both take.
+    is_quick : bool
+        Whether a summary may load the models.
+    """
+
+    before: Figures
+    after: Figures
+    rows: str
+    calls: Callable[[], tuple[Predict, Predict]]
+    sample: Any
+    is_quick: bool = True
+
+    def speeds(self, X: Any = None, sizes: Sequence[int] = SIZES, seconds: float = inf) -> tuple[Speed, ...]:
+        """Speeds at every size that fits into the time; none where a library is not installed."""
+        try:
+            calls = self.calls()
+        except ImportError:
+            return ()
+        return time_calls(calls, self.sample if X is None else X, sizes, seconds)
+
+    @cached_property
+    def quick(self) -> tuple[Speed, ...]:
+        """Speeds for a summary, at the sizes that take no time to speak of."""
+        return self.speeds(seconds=_QUICK) if self.is_quick else ()
+
+    def summary(self) -> list[str]:
+        """File size, work and speed, a line each."""
+        before, after = self.before, self.after
+        lines = [
+            f"File: {before.bytes / 1000:.0f} -> {after.bytes / 1000:.0f} kB.",
+            f"Work per row: {before.work:.0f} -> {after.work:.0f} (2 per tree plus the splits passed, mean over "
+            f"{self.rows}).",
+        ]
+        if self.quick:
+            told = ", ".join(f"{speed.ratio:.3g} on {_rows_in_words(speed.n_rows)}" for speed in self.quick)
+            lines.append(f"Speed beside the original, measured now: {told}.")
+        return lines
+
+    def table(self, seconds: float = REPORT_SECONDS) -> list[tuple[str, str, str]]:
+        """All figures for a report: what, before, after."""
+        before, after = self.before, self.after
+        rows = [
+            ("Trees", f"{before.trees:,}", f"{after.trees:,}"),
+            ("Leaves", f"{before.leaves:,}", f"{after.leaves:,}"),
+            ("File (kB)", f"{before.bytes / 1000:,.1f}", f"{after.bytes / 1000:,.1f}"),
+            (f"Work per row ({self.rows})", f"{before.work:,.1f}", f"{after.work:,.1f}"),
+        ]
+        for speed in self.speeds(seconds=seconds):
+            what = f"Milliseconds for {_rows_in_words(speed.n_rows)}"
+            rows.append((what, f"{1000 * speed.before:,.3g}", f"{1000 * speed.after:,.3g} ({speed.ratio:.3g} ×)"))
+        return rows
+
+
+def _rows_in_words(n_rows: int) -> str:
+    return "1 row" if n_rows == 1 else f"{n_rows} rows"
+
+
+def side_by_side(
+    original: Model, smaller: Model, work: tuple[float, float] | None = None, rows: str = "synthetic rows"
+) -> SideBySide:
+    """Two native models; ``work`` is given where it was measured on better rows than synthetic ones."""
+    sample = synthetic_rows(original.forest, WORK_ROWS)
+    figures = [figures_of(model, sample) for model in (original, smaller)]
+    if work is not None:
+        figures = [replace(found, work=own) for found, own in zip(figures, work, strict=True)]
+
+    def calls() -> tuple[Predict, Predict]:
+        try_in_child(original)
+        return native_predict(original), native_predict(smaller)
+
+    return SideBySide(*figures, rows, calls, as_table(sample, schema_of(original.forest)), is_quick(original))
+
+
+def is_quick(model: Model) -> bool:
+    """Whether a model is predicted natively without waiting for it."""
+    return find_spec(model.forest.library) is not None and (
+        model.native is not None or model.forest.n_leaves <= _QUICK_LEAVES
+    )
+
+
+def figures_of(model: Model, rows: FloatArray) -> Figures:
+    """Size of a model, and its work on these rows (see `tables.to_matrix`)."""
+    forest = model.forest
+    return Figures(forest.n_trees, forest.n_leaves, len(file_contents(model)), work_of(forest, rows))
+
+
+def file_contents(model: Model) -> bytes:
+    """The native file of a model, also of a live object."""
+    native = original_bytes(model) if model.native is None else model.native
+    return model_file(native, model.forest.library)[1]
+
+
+def native_predict(parsed: Model, outer: Any = None) -> Predict:
+    """The native ``predict``: that of ``outer`` or of the live object, else that of the loaded file."""
+    outer = parsed.native if outer is None or isinstance(outer, Model) else outer
+    if hasattr(outer, "predict") and not type(outer).__module__.startswith("xgboost.core"):
+        return outer.predict  # type: ignore[no-any-return]
+
+    def predict(X: Any) -> Any:
+        loaded = replace(parsed, native=load_native(parsed))
+        return predict_classes(loaded, X) if parsed.forest.decides else predict_margins(loaded, X)[0]
+
+    return predict
+
+
+def time_calls(
+    calls: tuple[Predict, Predict], rows: Any, sizes: Sequence[int] = SIZES, seconds: float = inf
+) -> tuple[Speed, ...]:
+    """Least seconds of both calls, on rows that are repeated as often as needed.
+
+    Sizes ascend; those that would not fit into ``seconds`` are left out.
+    """
+    if not hasattr(rows, "iloc") or all(getattr(dtype, "kind", "O") in "fiu" for dtype in rows.dtypes):
+        rows = np.asarray(rows)  # what both read fastest
+    began = time.perf_counter()
+    found: list[Speed] = []
+    for size in sizes:
+        left = seconds - (time.perf_counter() - began)
+        if found and _expected(found, size) > left:
+            break
+        table = take_rows(rows, np.arange(size) % row_count(rows))
+        with warnings.catch_warnings():  # of scikit-learn, about an array in place of a frame
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            found.append(Speed(int(size), *_best_times(calls, table, min(_OF_SIZE, max(left, 0.0) / 4), seconds < inf)))
+    return tuple(found)
+
+
+def _expected(found: Sequence[Speed], size: int) -> float:
+    """Seconds of both calls at the next size, judging by the last two."""
+    last, first = found[-1], found[-2] if len(found) > 1 else Speed(0, 0.0, 0.0)
+    per_row = (last.before + last.after - first.before - first.after) / (last.n_rows - first.n_rows)
+    return last.before + last.after + max(per_row, 0.0) * (size - last.n_rows)
+
+
+def _best_times(calls: Sequence[Predict], table: Any, seconds: float, is_limited: bool) -> list[float]:
+    """Least time of each call; they take turns, so that a busy machine slows all of them."""
+    best, began, rounds = [inf] * len(calls), time.perf_counter(), 0
+    fewest = 1 if is_limited else 4  # the first of them is slow
+    while rounds < fewest or (time.perf_counter() - began < seconds and rounds < _MOST_ROUNDS):
+        for place, call in enumerate(calls):
+            started = time.perf_counter()
+            call(table)
+            best[place] = min(best[place], time.perf_counter() - started)
+        rounds += 1
+    return best
