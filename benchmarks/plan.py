@@ -50,7 +50,7 @@ PLAN = (
     Run("glance", "glance", "glance.csv", (), 6),
     Run("leaf", "paper", "paper_leaf.csv", _words("--reweight leaf --time-limit 30"), 14),
     Run("compare", "compare", "compare.csv", (BEFORE, "--seeds", "2"), 6, is_serial=True),
-    Run("limits", "limits", "limits.csv", _words("--limits 5,10"), 6, is_serial=True),
+    Run("limits", "limits", "limits.csv", _words("--limits 5,20"), 6, is_serial=True),
     Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 10, is_serial=True),
     Run("defaults-libraries", "defaults", "defaults.csv", _words("--models xgboost-0.3,lightgbm,histgb"), 45),
     Run("lossless", "lossless", "lossless.csv", (), 2),

@@ -37,6 +37,7 @@ from pine_boost.options import AUTO, CompressOptions, as_call, as_command, requi
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
+from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import SURVEY_FORMAT, hashes_of, read_survey, refuse_spent, row_hashes
 from pine_boost.tables.schema import schema_of
@@ -175,6 +176,8 @@ def survey(
         given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run
         rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
         line = Line("the original", None, parsed, work_of(parsed.forest, rows))
+        moved = {} if parsed.forest.decides else {"tolerance": tolerance}
+        fast = _accelerate(parsed, moved, random_state)  # first: it needs no data
         lossless = _lossless(line, rows)
         proved: list[Line] = []
         budget = replace(budget, callback=report_progress)
@@ -185,7 +188,7 @@ def survey(
         lines = [line, *_monotone(lossless, proved, compressed, tolerance)]
         say(report_progress, "measuring speeds")
         original, *smaller = _measured(parsed, lines, budget)
-        accelerated = _accelerated(parsed, original, options, given, budget)
+        accelerated = _accelerated(fast, original, moved, given, budget)
     offers = (original, accelerated, *smaller)
     return Survey(offers, tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 
@@ -230,29 +233,36 @@ def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Off
     return tuple(offers)
 
 
-def _ratios(speeds: Sequence[Speed]) -> list[float | None]:
+def _ratios(speeds: Sequence[Speed]) -> tuple[float | None, float | None, float | None]:
     found = {speed.n_rows: speed.ratio for speed in speeds}
-    return [found.get(size) for size in SIZES]
+    at_1, at_100, at_100000 = (found.get(size) for size in SIZES)
+    return at_1, at_100, at_100000
+
+
+def _accelerate(parsed: Model, moved: Mapping[str, float | None], seed: int) -> AccelerateResult | str:
+    """The proved scorer, or why it was refused."""
+    try:
+        return accelerate_booster(parsed, **moved, random_state=seed, verbose=False)  # type: ignore[arg-type]
+    except PineBoostError as error:
+        return f"refused: {error}"[:200]
 
 
 def _accelerated(
-    parsed: Model, original: Offer, options: CompressOptions, given: Mapping[str, Any], budget: Budget
+    fast: AccelerateResult | str,
+    original: Offer,
+    moved: Mapping[str, float | None],
+    given: Mapping[str, Any],
+    budget: Budget,
 ) -> Offer:
     """The proved scorer, its work and how many times as fast as the native ``predict`` it is."""
-    extra = {} if parsed.forest.decides else {"tolerance": options.tolerance}
-    tolerance = extra.get("tolerance")
-    call = Asked("accelerate_booster", (), {**extra, **given})
-    offer = replace(original, promise=scorer_offer(tolerance), call=as_call(*call), command=as_command(*call))
-    try:
-        result = accelerate_booster(parsed, tolerance=tolerance, random_state=options.random_state, verbose=False)
-    except PineBoostError as error:
-        return replace(offer, note=f"refused: {error}"[:200])
-    side = result.side_by_side
-    found = replace(
-        offer,
-        **asdict(side.after),
-        note=f"needs no data; a typical input visits {result.work * original.trees:.3g} of {original.trees} trees",
-    )
+    call = Asked("accelerate_booster", (), {**moved, **given})
+    promise = scorer_offer(moved.get("tolerance"))
+    offer = replace(original, promise=promise, call=as_call(*call), command=as_command(*call))
+    if isinstance(fast, str):
+        return replace(offer, note=fast)
+    side = fast.side_by_side
+    note = f"needs no data; a typical input visits {fast.work * original.trees:.3g} of {original.trees} trees"
+    found = replace(offer, **asdict(side.after), note=note)
     if budget.is_over:
         return found
     at_1, at_100, at_100000 = _ratios(side.speeds(seconds=min(_SPEED_SECONDS, budget.remaining)))

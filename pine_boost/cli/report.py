@@ -141,8 +141,10 @@ def _beside(arguments: argparse.Namespace, folder: Path) -> Any:
         facts["work_per_row"] = f.sequence(f.number(0), 2)(facts.get("work_per_row"), "work_per_row")
     return AccelerateResult(
         scorer=FastScorer(replace(parts, prepare=None, finish=None)),
-        **{name: manifest[name] for name in ("status", "claim")},
-        **{name: facts.get(name) for name in ("work", "work_rows")},
+        status=manifest["status"],
+        claim=manifest["claim"],
+        work=0.0,
+        work_rows=str(facts.get("work_rows")),
         seconds=0.0,
         facts=facts,
         original=original,

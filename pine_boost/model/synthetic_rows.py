@@ -6,7 +6,7 @@ import numpy as np
 
 from pine_boost.kernels import leaves
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import FloatArray, Forest, Int32Array
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
@@ -39,7 +39,7 @@ def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
     return X
 
 
-def work_of(forest: Forest, rows: FloatArray, order: IntArray | None = None, met: IntArray | None = None) -> float:
+def work_of(forest: Forest, rows: FloatArray, order: Int32Array | None = None, met: Int32Array | None = None) -> float:
     """Sum over the trees of 2 plus the mean number of splits that a row passes.
 
     With an order of visits: over the trees that each row has met, ``met`` of them.

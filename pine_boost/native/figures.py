@@ -107,7 +107,8 @@ class SideBySide:
         ]
         if self.quick:
             told = ", ".join(f"{speed.ratio:.3g} on {_rows_in_words(speed.n_rows)}" for speed in self.quick)
-            lines.append(f"Speed beside the original, measured now: {told}.")
+            rest = "" if len(self.quick) == len(SIZES) else " (speedup() measures larger calls)"
+            lines.append(f"Times as fast as the original, measured now: {told}{rest}.")
         return lines
 
     def table(self, seconds: float = REPORT_SECONDS) -> list[tuple[str, str, str]]:
@@ -134,15 +135,15 @@ def side_by_side(
 ) -> SideBySide:
     """Two native models; ``work`` is given where it was measured on better rows than synthetic ones."""
     sample = synthetic_rows(original.forest, WORK_ROWS)
-    figures = [figures_of(model, sample) for model in (original, smaller)]
+    before, after = (figures_of(model, sample) for model in (original, smaller))
     if work is not None:
-        figures = [replace(found, work=own) for found, own in zip(figures, work, strict=True)]
+        before, after = replace(before, work=work[0]), replace(after, work=work[1])
 
     def calls() -> tuple[Predict, Predict]:
         try_in_child(original)
         return native_predict(original), native_predict(smaller)
 
-    return SideBySide(*figures, rows, calls, as_table(sample, schema_of(original.forest)), is_quick(original))
+    return SideBySide(before, after, rows, calls, as_table(sample, schema_of(original.forest)), is_quick(original))
 
 
 def is_quick(model: Model) -> bool:

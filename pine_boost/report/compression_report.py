@@ -89,7 +89,7 @@ def _sizes(result: CompressResult) -> list[tuple[str, str, str]]:
         ("Leaves", f"{r.leaves_before:,}", f"{r.leaves_after:,}"),
         ("Work per row (X_fit)", f"{r.work_before:,.1f}", f"{r.work_after:,.1f}"),
     ]
-    if result.side_by_side is not None:
+    if result.side_by_side is not None and r.status != NOT_VALIDATED:
         rows = result.side_by_side.table()
     if r.loss_before is not None and r.loss_after is not None:
         name = "Accuracy on X_val" if r.loss == ERROR else f"Loss on X_val ({r.loss})"

@@ -100,6 +100,11 @@ def test_limits_judge_by_the_issue(monkeypatch, tmp_path):
     runner.append_rows(tmp_path / "limits.csv", limits.COLUMNS, [row])
     expected = "| LightGBM 500 | 10 | 20 | interrupt | Ctrl-C | 1.90 | 5.00 | yes | 3 | x |"
     assert expected in tables.limits(tmp_path)
+    (row,) = limits.ask(limits.Question("LightGBM 500", "verify", "10", "."))
+    assert row["is_kept"] == "no"  # in time, but nothing was verified
+    said["answer"] = "agrees: True"
+    (row,) = limits.ask(limits.Question("LightGBM 500", "verify", "10", "."))
+    assert row["is_kept"] == "yes"
     said["seconds"] = 13.1
     (row,) = limits.ask(limits.Question("LightGBM 500", "prune", "10", "."))
     assert row["is_kept"] == "no"

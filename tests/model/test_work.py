@@ -23,7 +23,7 @@ def test_splits_are_those_of_the_native_paths() -> None:
     splits = model.decision_path(rows)[0].sum() / 200 - 6  # nodes of a path without its leaf
     assert work_of(forest, rows) == pytest.approx(2 * 6 + splits)
     met = np.arange(200, dtype=np.int32) % 7
-    order = np.array([3, 1, 0, 5, 4, 2])
+    order = np.array([3, 1, 0, 5, 4, 2], dtype=np.int32)
     paths, starts = model.decision_path(rows)
     own = np.stack([np.asarray(paths[:, a:b].sum(axis=1)).ravel() - 1 for a, b in pairwise(starts)], axis=1)
     visited = [sum(2 + own[row, tree] for tree in order[: met[row]]) for row in range(200)]
