@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from typing import Any
 
 from pine_boost.cli import flags, output
 from pine_boost.errors import InvalidInputError
@@ -40,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     output.require_place(arguments, committee.FILES if is_average else [ARRAYS, MANIFEST])
     X_fit, X_val = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_val))
     options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
-    result = accelerate_booster(given.source, X_fit, X_val, **options)
+    result: Any = accelerate_booster(given.source, X_fit, X_val, **options)
     folder = result.save(arguments.output, overwrite=arguments.force)
     measured = result.speedup() if arguments.speedup else {}
     names = ("status", "claim", "work", "work_rows", "seconds")

@@ -104,6 +104,10 @@ class FastScorer:
         self._reads_arrays = parts.prepare is None and not by_value
         self._row_shape = (1, self.n_features_in_) if self._reads_arrays and parts.classes else None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it was made of; the kernel is bound again where it arrives."""
+        return type(self), (self.parts, self.n_jobs)
+
     def __repr__(self) -> str:
         flat = self.parts.flat
         return f"FastScorer({flat.n_trees} trees, {flat.n_leaves} leaves, {flat.n_features} features)"
