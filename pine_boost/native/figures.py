@@ -29,8 +29,8 @@ _QUICK_LEAVES = 20_000  # loading a larger file takes longer
 REPORT_SECONDS = 5.0  # seconds for those of a report
 _MOST_ROUNDS, _OF_SIZE = 2000, 0.3  # seconds for each size, where more than a few calls fit into it
 HOW = (
-    "Work is 2 per tree plus the splits that a row passes. Times are those of the native predict, without threads of "
-    "ours: the least of several calls, both sides in turn."
+    "Work is 2 per tree plus the splits that a row passes. A time is the least of several calls of predict, both sides "
+    "in turn."
 )
 
 Predict = Callable[[Any], Any]
