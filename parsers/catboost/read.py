@@ -5,7 +5,6 @@ Files are parsed without CatBoost. Its binary format (.cbm) is refused, because 
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +14,11 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import MODEL_LIMIT, model_bytes, read_limited
-from pine_boost.model.exact import UNIT_ROUNDOFF, probability_guard
+from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
 from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, read_document
-from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
+from pine_boost.parsers.decisions import class_labels, find_decision, logit_cut
 from pine_boost.parsers.traits import SAVED_KIND
 
 FILE_KIND = "catboost file"
@@ -192,42 +191,30 @@ def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> F
 def _decide(document: CatboostDocument, threshold: Any, values: bool) -> Decision:
     """Return the decision of the native ``predict`` with ``prediction_type="Class"``: it compares raw values."""
     loss, n_outputs = document.loss, len(document.bias)
-    if n_outputs > 1:
-        if loss not in SEVERAL_LOSSES:
-            raise UnsupportedModelError(
-                f"The CatBoost loss {loss[:60]!r} with {n_outputs} outputs has no class decision; "
-                f"{' and '.join(SEVERAL_LOSSES)} are supported."
-            )
-        if threshold is not None:
-            raise InvalidInputError(
-                f"threshold was given for a CatBoost model of {n_outputs} classes; per-class thresholds are not "
-                "supported. Leave threshold out.",
-                option="threshold",
-            )
-        return Decision(())
-    is_probability = loss in PROBABILITY_LOSSES
-    thresholds = read_thresholds(threshold, probabilities=is_probability)
-    if not thresholds and not is_probability:
-        if values:
-            return Decision(())
-        raise no_class_decision(f"The CatBoost loss {loss[:60]!r}", "raw value")
-    if not is_probability:
-        return Decision(thresholds, thresholds=thresholds)
-    if not thresholds and document.cut in (None, 0.5):
-        return Decision((0.0,))
-    probabilities = thresholds or (document.cut or 0.5,)
-    cuts = tuple(math.log(p / (1 - p)) for p in probabilities)
-    # as for LightGBM: the logarithm's argument errs by 2u, each cut by a few u of itself
-    guard = 4 * _UNIT + 8 * _UNIT * max(map(abs, cuts)) + max(probability_guard(p, np.float64) for p in probabilities)
-    return Decision(cuts, guard=guard, thresholds=thresholds)
+    if n_outputs > 1 and loss not in SEVERAL_LOSSES:
+        raise UnsupportedModelError(
+            f"The CatBoost loss {loss[:60]!r} with {n_outputs} outputs has no class decision; "
+            f"{' and '.join(SEVERAL_LOSSES)} are supported."
+        )
+    is_probability = loss in PROBABILITY_LOSSES and n_outputs == 1
+    own = Decision(()) if n_outputs > 1 else Decision((0.0,)) if is_probability else None
+    if is_probability and document.cut not in (None, 0.5):
+        cut, guard = logit_cut(document.cut or 0.5)
+        own = Decision((cut,), guard=guard)
+    return find_decision(
+        threshold,
+        own,
+        f"The CatBoost loss {loss[:60]!r}",
+        n_outputs=n_outputs,
+        is_probability=is_probability,
+        cut=logit_cut if is_probability else lambda given: (given, 0.0),
+        values=values,
+        scale="raw value",
+    )
 
 
 def _classes(document: CatboostDocument, decision: Decision) -> tuple[Any, ...]:
-    n_outputs = len(document.bias)
-    if n_outputs == 1 and not decision.cuts:
-        return ()
-    n_classes = n_outputs if n_outputs > 1 else len(decision.cuts) + 1
+    n_outputs, labels = len(document.bias), document.labels
     is_native = document.loss in (*PROBABILITY_LOSSES, *SEVERAL_LOSSES)
-    if document.labels is None or len(document.labels) != n_classes or not is_native:
-        return tuple(range(n_classes))
-    return document.labels
+    fits = labels is not None and len(labels) == max(n_outputs, len(decision.cuts) + 1)
+    return class_labels(decision, n_outputs, labels if is_native and fits else None)

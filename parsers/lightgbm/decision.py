@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
+from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import (
     LARGEST_EXPONENT,
     LIGHTGBM_BINARY_CUT,
@@ -17,11 +17,10 @@ from pine_boost.model.exact import (
     LIGHTGBM_SCALE_ERROR,
     SOFTMAX_GUARD_FLOAT64,
     UNIT_ROUNDOFF,
-    probability_guard,
 )
 from pine_boost.model.forest import Decision, FloatArray
+from pine_boost.parsers.decisions import find_decision, logit_cut
 from pine_boost.parsers.lightgbm.tree import NUMBER
-from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
 
@@ -33,6 +32,7 @@ _OPTIONS = {
 }
 PROBABILITY_OBJECTIVES = ("binary", "cross_entropy")
 _SEVERAL = ("multiclass", "multiclassova")
+OBJECTIVES_OF_CLASSES = (*PROBABILITY_OBJECTIVES, *_SEVERAL)
 
 
 @dataclass(frozen=True)
@@ -93,47 +93,39 @@ def decide(
         Bounds on the margins of each output over all inputs.
     """
     name = objective.name
-    if name in _SEVERAL:
-        if threshold is not None:
-            raise InvalidInputError(
-                f"threshold was given for a LightGBM model of {objective.num_class} classes; "
-                "per-class thresholds are not supported. Leave threshold out.",
-                option="threshold",
-            )
-        guard = class_gap(objective, divisor, lowest, highest)
-        is_constant = name == "multiclass" and divisor == 1
-        return Decision((), guard=guard if is_constant else LIGHTGBM_HEADROOM * guard)
-    if objective.num_class > 1:
+    if objective.num_class > 1 and name not in _SEVERAL:
         raise UnsupportedModelError(
             f"LightGBM objective {name!r} with {objective.num_class} outputs has no class "
             "decision; binary, multiclass and multiclassova are supported."
         )
     is_probability = name in PROBABILITY_OBJECTIVES
-    thresholds = read_thresholds(threshold, probabilities=is_probability)
-    if not thresholds:
-        if name == "binary" or (name == "cross_entropy" and is_classifier):
-            return _half(objective.sigmoid, divisor)
-        if values:
-            return Decision(())
-        unit = "probability above which the class is 1" if is_probability else "raw score"
-        raise no_class_decision(f"LightGBM objective {name!r}", unit)
     scale = divisor / objective.sigmoid if is_probability else float(divisor)
-    links = [math.log(t / (1 - t)) if is_probability else t for t in thresholds]
-    cuts = tuple(scale * link for link in links)
-    guard = 0.0
-    if is_probability or divisor > 1:
-        guard = max(abs(cut) for cut in cuts) * LIGHTGBM_SCALE_ERROR
-    if is_probability:
-        # t / (1 - t) has relative error 2u, so its log errs by 2u and one rounding of its own
-        guard += scale * (4 * _UNIT + max(probability_guard(t, np.float64) for t in thresholds))
-    return Decision(cuts, guard=guard, thresholds=thresholds)
+    is_scaled = is_probability or divisor > 1
 
+    def cut(given: float) -> tuple[float, float]:
+        link, guard = logit_cut(given) if is_probability else (given, 0.0)
+        return scale * link, scale * guard + abs(scale * link) * LIGHTGBM_SCALE_ERROR * is_scaled
 
-def _half(sigmoid: float, divisor: int) -> Decision:
-    """Return the rule "class 1 iff fl(k * fl(sum / n)) > 0x1.8p-53", measured by bisection for k from 0.1 to 10."""
-    cut = LIGHTGBM_BINARY_CUT * divisor / sigmoid
-    is_plain = sigmoid == 1.0 and divisor == 1
-    return Decision((cut,), guard=0.0 if is_plain else cut * LIGHTGBM_SCALE_ERROR)
+    own = None
+    if name in _SEVERAL:
+        guard = class_gap(objective, divisor, lowest, highest)
+        is_constant = name == "multiclass" and divisor == 1
+        own = Decision((), guard=guard if is_constant else LIGHTGBM_HEADROOM * guard)
+    elif name == "binary" or (name == "cross_entropy" and is_classifier):
+        # class 1 iff fl(k * fl(sum / n)) > 0x1.8p-53, measured by bisection for k from 0.1 to 10
+        half = LIGHTGBM_BINARY_CUT * divisor / objective.sigmoid
+        is_plain = objective.sigmoid == 1.0 and divisor == 1
+        own = Decision((half,), guard=0.0 if is_plain else half * LIGHTGBM_SCALE_ERROR)
+    return find_decision(
+        threshold,
+        own,
+        f"LightGBM objective {name!r}",
+        n_outputs=objective.num_class,
+        is_probability=is_probability,
+        cut=cut,
+        values=values,
+        scale="probability above which the class is 1" if is_probability else "raw score",
+    )
 
 
 def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: FloatArray) -> float:

@@ -15,7 +15,8 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, Unsupporte
 from pine_boost.files import model_bytes
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
-from pine_boost.parsers.lightgbm.decision import decide, read_objective
+from pine_boost.parsers.decisions import class_labels
+from pine_boost.parsers.lightgbm.decision import OBJECTIVES_OF_CLASSES, decide, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument, read_document
 from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, TreeBlock
 
@@ -161,7 +162,7 @@ def _build_forest(document: LightgbmDocument, threshold: Any, values: bool, labe
         category_rule=CategoryRule.TRUNCATE,
         decision=decision,
         n_outputs=n_outputs,
-        classes=_classes(objective.name, n_outputs, len(decision.cuts), labels),
+        classes=class_labels(decision, n_outputs, labels if objective.name in OBJECTIVES_OF_CLASSES else None),
         n_features=len(names),
         library="lightgbm",
         objective=objective.name,
@@ -240,21 +241,6 @@ def _tree_bias(document: LightgbmDocument, trees: Sequence[TreeBlock]) -> FloatA
             lowest, highest = tree.leaf_value.min(), tree.leaf_value.max()
             bias[index] = np.clip(tree.internal_value[0], lowest, highest)
     return bias
-
-
-def _classes(objective: str, n_outputs: int, n_cuts: int, labels: tuple[Any, ...] | None) -> tuple[Any, ...]:
-    if n_outputs == 1 and not n_cuts:
-        return ()
-    n_classes = n_outputs if n_outputs > 1 else n_cuts + 1
-    is_native = objective in ("binary", "cross_entropy", "multiclass", "multiclassova")
-    if labels is None or n_cuts > 1 or not is_native:
-        return tuple(range(n_classes))
-    if len(labels) != n_classes:
-        raise UnsupportedModelError(
-            f"The LGBMClassifier has {len(labels)} labels for a model of {n_classes} classes; "
-            "train on data that contains every class."
-        )
-    return labels
 
 
 def _feature_categories(document: LightgbmDocument) -> tuple[tuple[Any, ...] | None, ...]:

@@ -15,6 +15,7 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, Unsupporte
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.model.rules import CategoryRule, Comparison, Tie
+from pine_boost.parsers.decisions import logit_cut, no_class_decision, read_thresholds
 from pine_boost.parsers.sklearn.trees import (
     LEAF,
     Rounding,
@@ -22,7 +23,6 @@ from pine_boost.parsers.sklearn.trees import (
     class_labels,
     feature_names,
     isolation_cut,
-    probability_cut,
     refuse_multi_output,
     refuse_other_than,
     require_fitted,
@@ -31,7 +31,6 @@ from pine_boost.parsers.sklearn.trees import (
     supported_name,
     vote_rounding,
 )
-from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
 
 __all__ = ["SklearnDocument", "read_isolation_forest", "read_sklearn"]
 
@@ -349,9 +348,8 @@ def _boosted_decision(model: Any, thresholds: tuple[float, ...], slope: float, t
     if not hasattr(model, "classes_"):
         return Decision(thresholds, Tie.LOWEST, 0.0, thresholds)
     if thresholds:
-        pairs = [probability_cut(probability, slope) for probability in thresholds]
-        cuts = tuple(cut for cut, _ in pairs)
-        return Decision(cuts, Tie.LOWEST, max(guard for _, guard in pairs), thresholds)
+        cuts, guards = zip(*map(logit_cut, thresholds), strict=True)
+        return Decision(tuple(cut / slope for cut in cuts), Tie.LOWEST, max(guards) / min(slope, 1.0), thresholds)
     if len(model.classes_) > 2:
         return Decision((), Tie.LOWEST)  # argmax of the margins themselves, no softmax
     return Decision((0.0,), tie)

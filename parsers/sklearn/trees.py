@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF, dyadic_exponent, probability_guard
+from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF, dyadic_exponent
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.rules import MissingRule, SplitKind
 
@@ -294,17 +294,6 @@ def vote_rounding(weights: FloatArray, n_classes: int) -> Rounding:
     count = len(weights)
     # + the error of the Forest's own float sum, n * u * W, because slack is measured against it
     return Rounding((2 * count + 4) * UNIT * total, 4 * UNIT * total)
-
-
-def probability_cut(probability: float, slope: float) -> tuple[float, float]:
-    """Return the margin at which ``sigmoid(slope * margin)`` is ``probability``, and its guard.
-
-    log(p / (1 - p)) in float64: argument within 2u relative, so the logarithm within
-    2u + u * |log|; the guard adds twice that to `exact.probability_guard`.
-    """
-    logit = math.log(probability / (1 - probability))
-    guard = probability_guard(probability, np.float64) + 4 * UNIT * (1 + abs(logit))
-    return logit / slope, guard / min(slope, 1.0)
 
 
 def isolation_cut(offset: float, denominator: float) -> tuple[float, float]:

@@ -5,7 +5,6 @@ The Forest is the one that the model's own ``predict`` uses; files are parsed wi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,16 +13,10 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import model_bytes
-from pine_boost.model.exact import (
-    LARGEST_SUM_FLOAT32,
-    SOFTMAX_GUARD_FLOAT32,
-    UNIT_ROUNDOFF,
-    XGBOOST_LOGISTIC_CUT,
-    probability_guard,
-)
+from pine_boost.model.exact import LARGEST_SUM_FLOAT32, SOFTMAX_GUARD_FLOAT32, UNIT_ROUNDOFF, XGBOOST_LOGISTIC_CUT
 from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
-from pine_boost.parsers.thresholds import Thresholds, no_class_decision, read_thresholds
+from pine_boost.parsers.decisions import Thresholds, class_labels, find_decision, logit_cut, no_class_decision
 from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
 from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_intercept
 from pine_boost.parsers.xgboost.trees import take_trees
@@ -115,7 +108,7 @@ def _build(document: XGBoostDocument, origin: _Origin, threshold: Any, values: b
         raise UnsupportedModelError(
             f"The objective {document.objective_name[:60]!r} is not supported; accepted: {', '.join(LINKS)}."
         )
-    decision = find_decision(document.objective_name, by_wrapper=by_wrapper, threshold=threshold, values=values)
+    decision = _decide(document.objective_name, document.n_outputs, threshold, by_wrapper=by_wrapper, values=values)
     if by_wrapper:
         document = _truncate(document)
     intercept, error = read_intercept(document)
@@ -213,14 +206,10 @@ def _inplace_slack(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -
 
 
 def _find_classes(document: XGBoostDocument, decision: Decision, native: Any) -> tuple[Any, ...]:
-    if not decision.cuts and document.n_outputs == 1:
-        return ()
     n_classes = len(decision.cuts) + 1 if decision.cuts else document.n_classes
-    if n_classes < 2:
-        raise UnsupportedModelError("A multiclass model with fewer than two classes.")
-    if len(decision.cuts) > 1 or not hasattr(native, "n_classes_"):
-        return tuple(range(n_classes))
-    objective = native.objective
+    is_labelled = hasattr(native, "n_classes_") and (decision.cuts or document.n_outputs > 1)
+    if not is_labelled or len(decision.cuts) > 1:
+        return class_labels(decision, document.n_outputs, None)
     if native.n_classes_ != n_classes or (document.n_classes == 2):
         # XGBClassifier.predict then returns an indicator matrix, or a class that was not trained
         raise UnsupportedModelError(
@@ -228,15 +217,12 @@ def _find_classes(document: XGBoostDocument, decision: Decision, native: Any) ->
             f"{document.objective_name!r} {n_classes} (num_class {document.n_classes}); refit it "
             "with binary:logistic for two classes, multi:softprob for more."
         )
-    if document.objective_name == "multi:softmax" and objective != "multi:softmax":
+    if document.objective_name == "multi:softmax" and native.objective != "multi:softmax":
         raise UnsupportedModelError(
             "The wrapper's objective is not the multi:softmax of its Booster, so its predict does "
             "not return classes; set objective='multi:softmax'."
         )
-    labels = tuple(np.asarray(native.classes_).tolist())
-    if len(labels) != n_classes:
-        raise UnsupportedModelError(f"{len(labels)} class labels for {n_classes} classes.")
-    return labels
+    return class_labels(decision, document.n_outputs, np.asarray(native.classes_).tolist())
 
 
 def _missing_value(native: Any) -> float:
@@ -304,56 +290,38 @@ def _build_forest(
     )
 
 
-def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds, values: bool = False) -> Decision:
+def _decide(objective: str, n_outputs: int, threshold: Thresholds, *, by_wrapper: bool, values: bool) -> Decision:
     """Return the true boundary of the native class, or the caller's thresholds as margins.
 
-    Parameters
-    ----------
-    objective : str
-        A name of `LINKS`.
-    by_wrapper : bool
-        Whether ``XGBClassifier.predict`` decides; it compares the raw margin of binary:logitraw
-        with 0.5, where users of ``Booster.predict`` compare it with 0.
-    threshold : float, sequence of float or None
-        Probabilities for binary:logistic and binary:logitraw, raw margins for objectives that
-        decide no class, None for the library's own rule.
-    values : bool
-        Whether an objective that decides no class is accepted without a threshold.
+    ``XGBClassifier.predict`` (``by_wrapper``) compares the raw margin of binary:logitraw with 0.5, where users of
+    ``Booster.predict`` compare it with 0.
     """
-    is_probability = objective in ("binary:logistic", "binary:logitraw")
-    thresholds = read_thresholds(threshold, probabilities=is_probability)
-    if objective.startswith("multi:"):
-        if thresholds:
-            raise InvalidInputError(
-                "Per-class thresholds are not supported; leave threshold out for a multiclass model.",
-                option="threshold",
-            )
+    if objective == "binary:hinge" and threshold is not None:
+        raise InvalidInputError(
+            "binary:hinge has no probabilities to compare a threshold with; leave threshold=None.", option="threshold"
+        )
+    own = {
+        "binary:logistic": Decision((XGBOOST_LOGISTIC_CUT,)),
+        "binary:logitraw": Decision((0.5,) if by_wrapper else (0.0,)),
+        "binary:hinge": Decision((0.0,)),
         # softmax compares margins; softprob compares probabilities, which are rounded before argmax
-        return Decision((), guard=0.0 if objective == "multi:softmax" else SOFTMAX_GUARD_FLOAT32)
-    if objective == "binary:hinge":
-        if thresholds:
-            raise InvalidInputError(
-                "binary:hinge has no probabilities to compare a threshold with; leave threshold=None."
-            )
-        return Decision((0.0,))
-    if is_probability:
-        if thresholds:
-            return _probability_decision(thresholds)
-        if objective == "binary:logistic":
-            return Decision((XGBOOST_LOGISTIC_CUT,))
-        return Decision((0.5,) if by_wrapper else (0.0,))
-    if not thresholds and values:
-        return Decision(())
-    if not thresholds:
-        raise no_class_decision(f"The objective {objective!r}")
-    # numpy compares a float32 margin with a Python number as float32, so the cut may be either
-    guard = max(abs(cut - float(np.float32(cut))) for cut in thresholds)
-    return Decision(thresholds, guard=guard, thresholds=thresholds)
+        "multi:softmax": Decision(()),
+        "multi:softprob": Decision((), guard=SOFTMAX_GUARD_FLOAT32),
+    }
+    is_probability = objective in ("binary:logistic", "binary:logitraw")
 
+    def cut(given: float) -> tuple[float, float]:
+        if is_probability:
+            return logit_cut(given, np.float32)
+        # numpy compares a float32 margin with a Python number as float32, so the cut may be either
+        return given, abs(given - float(np.float32(given)))
 
-def _probability_decision(probabilities: tuple[float, ...]) -> Decision:
-    cuts = tuple(math.log(p) - math.log1p(-p) for p in probabilities)
-    # two logarithms within 1 ulp each and one subtraction: below 4u(|log p| + |log(1 - p)|)
-    mapping = max(4 * UNIT_ROUNDOFF[np.float64] * (abs(math.log(p)) + abs(math.log1p(-p))) for p in probabilities)
-    guard = mapping + max(probability_guard(p, np.float32) for p in probabilities)
-    return Decision(cuts, guard=guard, thresholds=probabilities)
+    return find_decision(
+        threshold,
+        own.get(objective),
+        f"The objective {objective!r}",
+        n_outputs=n_outputs,
+        is_probability=is_probability,
+        cut=cut,
+        values=values,
+    )

@@ -332,7 +332,7 @@ def test_thresholds_that_make_no_sense_are_refused(threshold):
 
 
 def test_thresholds_that_do_not_fit_the_objective_are_refused():
-    with pytest.raises(InvalidInputError, match="Per-class"):
+    with pytest.raises(InvalidInputError, match="per-class"):
         read_model(train(rounds=1, **BOOSTERS["softprob"]), threshold=0.5)
     with pytest.raises(InvalidInputError, match="hinge"):
         read_model(train(rounds=1, **BOOSTERS["hinge"]), threshold=0.5)
