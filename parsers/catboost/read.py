@@ -140,7 +140,8 @@ def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> F
         np.all(np.isfinite(value)) and np.all((value == 0) == (np.where(is_leaf[:, None], document.value, 0) == 0))
     ):
         raise MalformedModelError(f"The leaf values of the CatBoost model leave float64 when scaled. {REMEDY}.")
-    largest = np.maximum.reduceat(np.abs(value), document.offset[:-1], axis=0).sum(axis=0) + np.abs(document.bias)
+    with np.errstate(over="ignore"):
+        largest = np.maximum.reduceat(np.abs(value), document.offset[:-1], axis=0).sum(axis=0) + np.abs(document.bias)
     if not np.all(largest < _LARGEST_SUM):
         raise MalformedModelError(
             f"The leaf values of the CatBoost model add up to {largest.max():.3g}; sums below {_LARGEST_SUM:g} are "
