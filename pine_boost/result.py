@@ -21,13 +21,13 @@ from pine_boost.files import path_of
 from pine_boost.folders import require_free, write_folder
 from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.model.links import has_probabilities
 from pine_boost.native.figures import SIZES, SideBySide, side_by_side
 from pine_boost.native.predict import model_file, predict_classes
 from pine_boost.notebooks import aligned, displayed, table_html
 from pine_boost.options import counted, plural
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.region import Region
-from pine_boost.search.grid_rounding import has_probabilities
 from pine_boost.search.search_result import SearchResult
 from pine_boost.tables.matrix import to_matrix
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
-from pine_boost.model.margin_probabilities import VOTES
+from pine_boost.model.links import VOTES
 from pine_boost.model.rules import CategoryRule, Comparison, Tie
 from pine_boost.parsers.decisions import logit_cut, no_class_decision, read_thresholds
 from pine_boost.parsers.sklearn.trees import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pine_boost.budget import StopReason
 from pine_boost.model.digits import decimals_down, exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
 from pine_boost.model.exact import LINK_ERROR, certain_distance
-from pine_boost.model.margin_probabilities import VOTES
+from pine_boost.model.links import VOTES, Output, output_of
 from pine_boost.options import as_call, as_command, as_flag, as_keyword, counted, plural
 from pine_boost.parsers.traits import SAVED_KIND
 from pine_boost.region.conformal import Coverage, coverage_floor
@@ -66,7 +66,7 @@ def sureness_of(forest: Forest, delta: float | None) -> str:
     if forest.value.shape[1] > 1 and forest.objective != VOTES:
         sure = _rounded(delta / forest.n_trees + LINK_ERROR)  # a forest: the sum of the trees' probabilities
         return f"gives its class at least {sure} more probability than any other class" if sure <= 1 else ""
-    if forest.objective.split(" ")[0] not in _LINKED:
+    if output_of(forest) not in (Output.SIGMOID, Output.SOFTMAX):
         return ""
     farthest = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
     sure = _rounded(1 / (1 + math.exp(-forest.slope * (delta + farthest))) + LINK_ERROR)
@@ -75,14 +75,6 @@ def sureness_of(forest: Forest, delta: float | None) -> str:
     if forest.n_outputs == 1:
         return f"gives its class a probability of at least {sure}"
     return f"prefers its class to any other with odds of at least {sure} : {1 - sure:.4g}"
-
-
-_LINKED = (
-    *("binary:logistic", "multi:softprob", "multi:softmax"),  # XGBoost
-    *("binary", "multiclass"),  # LightGBM
-    *("Logloss", "MultiClass"),  # CatBoost
-    *("log_loss", "deviance", "exponential"),  # scikit-learn
-)
 
 
 def _rounded(probability: float) -> float:

@@ -18,7 +18,7 @@ from pine_boost.compression.shape import Shape, margins, shares_adding_up
 from pine_boost.kernels.leaf_tables import SignedMatrix
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray
-from pine_boost.model.margin_probabilities import probabilities_of
+from pine_boost.model.links import probabilities_of
 from pine_boost.model.trimming import Subtrees
 
 _RIVALS = 2

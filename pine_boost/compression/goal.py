@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Model
-from pine_boost.model.margin_probabilities import probabilities_of
+from pine_boost.model.links import probabilities_of
 from pine_boost.native.predict import (
     asked_in_chunks,
     load_native,

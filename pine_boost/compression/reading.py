@@ -13,7 +13,7 @@ import numpy as np
 from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import Model
-from pine_boost.model.margin_probabilities import VOTES
+from pine_boost.model.links import VOTES
 from pine_boost.native.child_process import try_in_child
 from pine_boost.options import AccelerateOptions, CompressOptions
 from pine_boost.parsers import read_model

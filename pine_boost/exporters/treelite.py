@@ -5,7 +5,6 @@ The model is built from the exact IR, because Treelite's own importers silently 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from pine_boost.errors import MissingDependencyError, UnsupportedModelError
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
 from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import Forest, Model
+from pine_boost.model.links import Output, output_of
 from pine_boost.model.rules import Comparison, SplitKind
 
 __all__ = ["to_treelite", "to_treelite_sums"]
@@ -190,23 +190,15 @@ def _add_trees(builder: Any, forest: Forest, codes: bool) -> None:
     builder.end_tree()
 
 
-_XGBOOST = {
-    "binary:logistic": "sigmoid",
-    "reg:logistic": "sigmoid",
-    "binary:hinge": "hinge",
-    "count:poisson": "exponential",
-    "reg:gamma": "exponential",
-    "reg:tweedie": "exponential",
-    "survival:cox": "exponential",
-    "survival:aft": "exponential",
+_LIBRARIES = ("xgboost", "lightgbm", "sklearn")
+_POSTPROCESSORS = {
+    Output.SIGMOID: "sigmoid",
+    Output.SOFTMAX: "softmax",
+    Output.SEPARATE: "multiclass_ova",
+    Output.EXPONENTIAL: "exponential",
+    Output.SOFTPLUS: "logarithm_one_plus_exp",
+    Output.STEP: "hinge",
 }
-_LIGHTGBM = {
-    "poisson": "exponential",
-    "gamma": "exponential",
-    "tweedie": "exponential",
-    "cross_entropy_lambda": "logarithm_one_plus_exp",
-}
-_HISTOGRAM = {"poisson": "exponential", "gamma": "exponential"}
 
 
 @dataclass(frozen=True)
@@ -220,14 +212,22 @@ class LinkFunction:
 
 def find_link(model: Model) -> LinkFunction:
     """Return the link of a model's own ``predict`` or ``predict_proba``."""
-    forest = model.forest
-    identity = "identity_multiclass" if forest.n_outputs > 1 else "identity"
-    finders = {"xgboost": _xgboost_link, "lightgbm": _lightgbm_link, "sklearn": _sklearn_link}
-    if forest.library not in finders:
+    forest, document = model.forest, model.document
+    if forest.library not in _LIBRARIES:
         raise UnsupportedModelError(
-            f"Models of {forest.library!r} have no Treelite or ONNX form here; accepted are {', '.join(finders)}."
+            f"Models of {forest.library!r} have no Treelite or ONNX form here; accepted are {', '.join(_LIBRARIES)}."
         )
-    return finders[forest.library](model, identity)
+    output = output_of(forest)
+    if output is Output.VOTES and forest.n_outputs == 1:
+        return LinkFunction("sigmoid", slope=float(2 / largest_leaf(forest)[:, 0].sum()))
+    name = _POSTPROCESSORS.get(output, "identity_multiclass" if forest.n_outputs > 1 else "identity")
+    if output in (Output.SIGMOID, Output.SEPARATE):
+        return LinkFunction(name, forest.slope)  # a mean is part of the slope
+    # boosting=rf of LightGBM: predict(raw_score=True) is the sum, predict the link of the mean
+    average = output is Output.MEAN or bool(getattr(document, "average_output", False))
+    if "sqrt" in str(getattr(document, "objective", "")).split(" "):  # LightGBM: "regression sqrt"
+        return LinkFunction("signed_square", average=average)
+    return LinkFunction(name, average=average)
 
 
 def vote_link(model: Model) -> LinkFunction | None:
@@ -236,50 +236,8 @@ def vote_link(model: Model) -> LinkFunction | None:
     scikit-learn computes softmax(d / (K - 1)) with d = (K v - W) / ((K - 1) W) for v votes of W.
     """
     forest = model.forest
-    if getattr(model.document, "family", "") != "votes" or forest.n_outputs == 1:
+    if output_of(forest) is not Output.VOTES or forest.n_outputs == 1:
         return None
     largest = largest_leaf(forest).max(axis=1)
     n_classes = forest.n_outputs
     return LinkFunction("softmax", slope=float(n_classes / ((n_classes - 1) ** 2 * largest.sum())))
-
-
-def _xgboost_link(model: Model, identity: str) -> LinkFunction:
-    if model.forest.objective.startswith("multi:"):
-        return LinkFunction("softmax")
-    return LinkFunction(_XGBOOST.get(model.forest.objective, identity))
-
-
-def _lightgbm_link(model: Model, identity: str) -> LinkFunction:
-    line = str(model.document.objective or "")
-    found = re.search(r"\bsigmoid:(\S+)", line)
-    slope = float(found.group(1)) if found else 1.0
-    name, *options = line.split(" ")
-    # boosting=rf: predict(raw_score=True) is the sum, the probability is that of the mean
-    average = bool(model.document.average_output)
-    rounds = int(model.forest.tree_round.max()) + 1
-    if name in ("binary", "cross_entropy", "multiclassova"):
-        postprocessor = "multiclass_ova" if name == "multiclassova" else "sigmoid"
-        return LinkFunction(postprocessor, slope / rounds if average else slope)
-    if name == "multiclass":
-        return LinkFunction("softmax", average=average)
-    if "sqrt" in options:
-        return LinkFunction("signed_square", average=average)
-    return LinkFunction(_LIGHTGBM.get(name, identity), average=average)
-
-
-def _sklearn_link(model: Model, identity: str) -> LinkFunction:
-    forest, family = model.forest, model.document.family
-    multi = forest.n_outputs > 1
-    if family == "average":
-        return LinkFunction(identity, average=True)
-    if family == "votes":
-        if multi:
-            return LinkFunction(identity)
-        weight = largest_leaf(forest)[:, 0].sum()
-        return LinkFunction("sigmoid", slope=float(2 / weight))
-    if not model.kind.endswith("Classifier"):
-        return LinkFunction(_HISTOGRAM.get(forest.objective, identity) if family == "histogram" else identity)
-    if multi:
-        return LinkFunction("softmax")
-    # Treelite's own importer omits the factor 2 of the exponential loss
-    return LinkFunction("sigmoid", slope=2.0 if forest.objective == "exponential" else 1.0)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
+from pine_boost.model.links import Output, output_of, probabilities_of
 from pine_boost.parsers.traits import band_of, traits_of
 from pine_boost.tables.native import as_table, row_count, take_rows
 from pine_boost.tables.rows import BatchRows, DaskRows, is_large, open_rows
@@ -145,24 +145,11 @@ def _own_probabilities(_: Model, native: Any, X: Any) -> FloatArray:
     return np.asarray(native.predict_proba(X))
 
 
-def has_plain_link(model: Model) -> bool:
-    """Return whether probabilities are the sigmoid, softmax or mean of the sums and depend on nothing else."""
-    family = str(getattr(model.document, "family", ""))
-    objective = model.forest.objective.split(" ")[0]
-    return family != "votes" and objective not in (*SEPARATE, "binary:hinge")
-
-
-def _require_probabilities(model: Model) -> None:
-    objective = model.forest.objective
-    is_booster = not str(getattr(model.document, "family", ""))
-    if is_booster and not objective.startswith(("binary", "multi", "cross_entropy")):
-        raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has no probabilities; use predict.")
-    if not has_plain_link(model):
-        raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has no probabilities; use predict.")
-
-
 def linked_probabilities(model: Model, margins: FloatArray) -> FloatArray:
     """Convert margins to probabilities, one column per class; raise if the model has none."""
-    _require_probabilities(model)
+    # others depend on more than the sums (votes, one sigmoid per class), or are no probabilities
+    if output_of(model.forest) not in (Output.SIGMOID, Output.SOFTMAX, Output.LOGIT, Output.MEAN):
+        objective = model.forest.objective
+        raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has no probabilities; use predict.")
     found = probabilities_of(model.forest, margins)
     return found if found.shape[1] > 1 else np.concatenate([1.0 - found, found], axis=1)

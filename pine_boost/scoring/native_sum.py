@@ -11,27 +11,18 @@ import numpy.typing as npt
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.kernels.flat_forest import Link, NativeSum
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.links import Output, output_of
 from pine_boost.model.rules import SplitKind, Tie
 from pine_boost.model.trimming import find_subtrees
 from pine_boost.scoring.fast_scorer import ProbabilityRule
 
-_XGBOOST_VALUE_LINKS = {
-    "reg:logistic": Link.SIGMOID_FLOAT32,
-    "reg:gamma": Link.EXP_FLOAT32,
-    "reg:tweedie": Link.EXP_FLOAT32,
-    "count:poisson": Link.EXP_FLOAT32,
-    "survival:cox": Link.EXP_FLOAT32,
-    "survival:aft": Link.EXP_FLOAT32,
-}
-_LIGHTGBM_VALUE_LINKS = {
-    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), Link.IDENTITY),
-    **dict.fromkeys(("lambdarank", "rank_xendcg", "custom"), Link.IDENTITY),
-    **dict.fromkeys(("poisson", "gamma", "tweedie"), Link.EXP),
-    "cross_entropy": Link.SIGMOID,
-}
-_CATBOOST_SIGMOIDS = ("Logloss", "CrossEntropy")
+_FLOAT32_LINKS = {Output.SIGMOID: Link.SIGMOID_FLOAT32, Output.EXPONENTIAL: Link.EXP_FLOAT32}
+_LINKS = {Output.SIGMOID: Link.SIGMOID, Output.EXPONENTIAL: Link.EXP, Output.VALUE: Link.IDENTITY}
+_LIGHTGBM_RAW_OBJECTIVES = (
+    *("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
+    *("lambdarank", "rank_xendcg", "custom"),
+)
 _CATBOOST_RAW_LOSSES = ("RMSE", "MAE", "MAPE", "Quantile", "Huber", "Expectile", "LogCosh", "Lq")
-_SKLEARN_LOG_LINKS = ("poisson", "gamma")  # of HistGradientBoostingRegressor
 
 
 def leaf_nodes(forest: Forest) -> IntArray:
@@ -98,7 +89,7 @@ def _xgboost(model: Model, plain: NativeSum) -> NativeSum:
     if objective == "multi:softprob":
         return replace(plain, link=Link.SOFTMAX_FLOAT32)
     if not forest.decides:
-        return replace(plain, link=_XGBOOST_VALUE_LINKS.get(objective, Link.IDENTITY))
+        return replace(plain, link=_FLOAT32_LINKS.get(output_of(forest), Link.IDENTITY))
     if not thresholds:
         return plain
     if objective == "binary:logistic":  # a float32 probability, compared as float32
@@ -134,12 +125,13 @@ def _lightgbm(model: Model, plain: NativeSum) -> NativeSum:
     plain = replace(plain, divisor=divisor, slope=slope)
     decision = forest.decision
     if not forest.decides:
-        line = document.objective or "custom"
-        if forest.objective not in _LIGHTGBM_VALUE_LINKS or "sqrt" in line:
+        line, output = document.objective or "custom", output_of(forest)
+        is_known = output is not Output.VALUE or forest.objective in _LIGHTGBM_RAW_OBJECTIVES
+        if output not in _LINKS or not is_known or "sqrt" in line:
             raise UnsupportedModelError(f"The LightGBM objective {line[:60]!r} is not supported by a scorer.")
-        return replace(plain, link=_LIGHTGBM_VALUE_LINKS[forest.objective])
+        return replace(plain, link=_LINKS[output])
     if forest.n_outputs > 1:
-        return replace(plain, link=Link.SOFTMAX if forest.objective == "multiclass" else Link.SIGMOID)
+        return replace(plain, link=Link.SOFTMAX if output_of(forest) is Output.SOFTMAX else Link.SIGMOID)
     if forest.objective in ("binary", "cross_entropy"):
         if not decision.thresholds and decision.guard == 0:
             return plain  # the measured cut of the sum itself
@@ -151,7 +143,7 @@ def _catboost(model: Model, plain: NativeSum) -> NativeSum:
     """CatBoost decides classes by raw values; only its sigmoid has the exp of the C library, its softmax has not."""
     forest = model.forest
     thresholds = forest.decision.thresholds
-    if thresholds and forest.objective in _CATBOOST_SIGMOIDS:
+    if thresholds and output_of(forest) is Output.SIGMOID:
         return replace(plain, link=Link.SIGMOID, cuts=np.array(thresholds))
     if forest.decision.guard:
         raise UnsupportedModelError(
@@ -183,7 +175,7 @@ def _sklearn(model: Model, plain: NativeSum) -> NativeSum:
         against = -1 / (forest.n_outputs - 1) * weights[np.repeat(np.arange(forest.n_trees), _leaf_counts(forest))]
         value = np.where(plain.value > 0, plain.value, against[:, None])
         return replace(plain, value=value)
-    if not forest.decides and forest.objective in _SKLEARN_LOG_LINKS:
+    if not forest.decides and output_of(forest) is Output.EXPONENTIAL:
         return replace(plain, link=Link.EXP)
     plain = replace(plain, slope=forest.slope)
     if thresholds and hasattr(model.native, "classes_"):
@@ -193,11 +185,11 @@ def _sklearn(model: Model, plain: NativeSum) -> NativeSum:
 
 def probability_rule(model: Model) -> ProbabilityRule:
     """How ``predict_proba`` of a model's kind follows from its sums."""
-    forest, objective = model.forest, model.forest.objective
+    forest, objective, output = model.forest, model.forest.objective, output_of(model.forest)
     if not forest.decides:
         return ProbabilityRule("none")
     if forest.library == "catboost":
-        return ProbabilityRule("pair", Link.SIGMOID) if objective in _CATBOOST_SIGMOIDS else ProbabilityRule("none")
+        return ProbabilityRule("pair", Link.SIGMOID) if output is Output.SIGMOID else ProbabilityRule("none")
     if forest.library == "xgboost":
         rules = {
             "binary:logistic": ProbabilityRule("pair", Link.SIGMOID_FLOAT32),
@@ -205,16 +197,14 @@ def probability_rule(model: Model) -> ProbabilityRule:
         }
         return rules.get(objective, ProbabilityRule("none"))
     if forest.library == "lightgbm":
-        several = Link.SOFTMAX if objective == "multiclass" else Link.SIGMOID
         if forest.n_outputs > 1:
-            return ProbabilityRule("columns", several)
-        is_probability = objective in ("binary", "cross_entropy")
-        return ProbabilityRule("pair", Link.SIGMOID) if is_probability else ProbabilityRule("none")
+            return ProbabilityRule("columns", Link.SOFTMAX if output is Output.SOFTMAX else Link.SIGMOID)
+        return ProbabilityRule("pair", Link.SIGMOID) if output is Output.SIGMOID else ProbabilityRule("none")
     if not hasattr(model.native, "predict_proba"):
         return ProbabilityRule("none")
-    if model.document.family == "votes":
+    if output is Output.VOTES:
         return ProbabilityRule("votes")
-    if model.document.family == "average":
+    if output is Output.MEAN:
         return ProbabilityRule("columns" if forest.n_outputs > 1 else "pair")
     return ProbabilityRule("softmax") if forest.n_outputs > 1 else ProbabilityRule("pair", Link.SIGMOID)
 
@@ -233,4 +223,4 @@ def _shares(model: Model) -> FloatArray:
 
 def is_unordered(parsed: Model) -> bool:
     """Whether the library adds trees in no fixed order (scikit-learn's forests in several threads)."""
-    return getattr(parsed.document, "family", "") == "average" and parsed.forest.n_trees > 1
+    return output_of(parsed.forest) is Output.MEAN and parsed.forest.n_trees > 1

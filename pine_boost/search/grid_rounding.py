@@ -13,9 +13,9 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from pine_boost.model import exact
-from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest, spread
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
 from pine_boost.model.grid import fold_intercept, native_grid
-from pine_boost.model.margin_probabilities import SEPARATE, VOTES, probabilities_of
+from pine_boost.model.links import Output, output_of, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.search.lp import Weights
@@ -155,7 +155,7 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
 
     def brier(log_scale: float) -> float:
         scaled = np.exp(log_scale) * margins + cut
-        if forest.objective in SEPARATE:
+        if output_of(forest) is Output.SEPARATE:
             scaled = scaled + level(scaled, reference)
         moved = probabilities_of(forest, scaled) - target
         return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
@@ -180,7 +180,7 @@ def _weighted_margins(
 
 def _common_level(problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference) -> float:
     """A constant for all classes: it changes no class, but moves one-vs-rest probabilities."""
-    if problem.forest.objective not in SEPARATE or not problem.strict.all():
+    if output_of(problem.forest) is not Output.SEPARATE or not problem.strict.all():
         return 0.0
     return level(_weighted_margins(problem, tree_weight, intercept, reference), reference)
 
@@ -207,7 +207,7 @@ def leaves_to_grid(
         return None
     value = scale * _node_values(problem, columns, weights)
     intercept = scale * found[1]
-    if forest.objective in SEPARATE and problem.strict.all():
+    if output_of(forest) is Output.SEPARATE and problem.strict.all():
         intercept = intercept + level(_margins(problem, value, intercept, reference), reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     left_over = _fold_intercept(problem, value, intercept + cut, kept)
@@ -261,24 +261,6 @@ def _margins(problem: Problem, value: FloatArray, intercept: FloatArray, referen
     return np.asarray(leaf_value[reference.leaves].sum(axis=1) + intercept)
 
 
-# how objectives of classifiers begin: of XGBoost, LightGBM and CatBoost, of boosting, of forests
-_OF_CLASSES = (
-    "binary",
-    "multi",
-    "softmax",
-    "cross_entropy",
-    "Logloss",
-    "CrossEntropy",
-    "MultiClass",
-    "xentropy",
-    "log_loss",
-    "deviance",
-    "exponential",
-    "gini",
-    "entropy",
-    VOTES,
-)
-
 _CHUNK = 2000  # rows
 
 
@@ -298,11 +280,6 @@ class ProbabilityShift:
     mean: float
     maximum: float
     brier: float
-
-
-def has_probabilities(forest: Forest) -> bool:
-    """Whether margins become probabilities, as they do except for regressors and rankers."""
-    return forest.n_outputs > 1 or forest.objective.startswith(_OF_CLASSES)
 
 
 def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:
@@ -331,7 +308,7 @@ def probability_shift(problem: Problem, pruned: PrunedForest, reference: Referen
 
 def _divisor(problem: Problem, leaf_value: FloatArray, n_trees: int) -> float:
     """What the native library divides a sum by: the weights of all votes, or the trees."""
-    if problem.forest.objective != VOTES:
+    if output_of(problem.forest) is not Output.VOTES:
         return float(n_trees)
     weight = np.maximum.reduceat(np.abs(leaf_value).max(axis=1), problem.trees.leaf_offset[:-1])
     return float(weight.sum())

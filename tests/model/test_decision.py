@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pine_boost.model.forest import Decision
-from pine_boost.model.margin_probabilities import probabilities_of
+from pine_boost.model.links import probabilities_of
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import Tie
 from pine_boost.parsers import read_model
