@@ -71,9 +71,8 @@ class Traits:
     load : callable
         ``load(document) -> object``: the native model of a checked file.
     shared_library : callable
-        ``shared_library() -> str``: the path of its C library; ImportError if not installed.
-    first_load : str
-        The path of a script that loads a file in a child process with the C library alone.
+        ``shared_library() -> str``: the path of its C library, with which
+        `first_load.py` loads a file in a child process; ImportError if not installed.
     write : callable
         ``write(document) -> bytes``: the contents of a checked file, in its own format.
     suffix_of : callable
@@ -126,7 +125,6 @@ class Traits:
     suffixes: tuple[str, ...]
     load: Callable[[Any], Any]
     shared_library: Callable[[], str]
-    first_load: str
     write: Callable[[Any], bytes]
     suffix_of: Callable[[bytes], str]
     save: Callable[[Any], bytes]

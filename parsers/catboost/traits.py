@@ -140,7 +140,6 @@ TRAITS = Traits(
     suffixes=(".json", ".cbm"),
     load=_load,
     shared_library=_shared_library,
-    first_load=str(Path(__file__).with_name("first_load.py")),
     write=write_document,
     suffix_of=lambda _: "json",
     save=_save,

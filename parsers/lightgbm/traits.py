@@ -5,7 +5,6 @@ LightGBM is imported inside the functions that need it, never for reading a file
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,7 +104,6 @@ TRAITS = Traits(
     suffixes=(".txt",),
     load=_load,
     shared_library=_shared_library,
-    first_load=str(Path(__file__).with_name("first_load.py")),
     write=write_document,
     suffix_of=lambda _: "txt",
     save=_save,

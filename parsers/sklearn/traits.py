@@ -112,7 +112,6 @@ TRAITS = Traits(
     suffixes=(),
     load=_no_file,
     shared_library=_no_library,
-    first_load="",
     write=_no_file,
     suffix_of=lambda _: "pkl",
     save=pickled,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -200,7 +199,6 @@ TRAITS = Traits(
     suffixes=(".json", ".ubj"),
     load=_load,
     shared_library=_shared_library,
-    first_load=str(Path(__file__).with_name("first_load.py")),
     write=_write,
     suffix_of=_suffix_of,
     save=_save,

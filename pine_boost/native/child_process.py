@@ -9,11 +9,13 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
+from pine_boost import parsers
 from pine_boost.errors import MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.native.predict import original_bytes, predict_classes
@@ -27,7 +29,7 @@ TIME_LIMIT = 120.0
 MEMORY_LIMIT = 4 * 2**30
 # exit statuses of the child: rejected by the library, an error of ours, library not installed
 _REFUSED, _RAISED, _NOT_INSTALLED = 3, 4, 5
-
+_SCRIPT = str(Path(parsers.__file__).with_name("first_load.py"))
 
 _TRIED: WeakSet[Model] = WeakSet()
 
@@ -61,13 +63,13 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
     """
     if model.native is not None or model in _TRIED:
         return
-    traits = traits_of(model.forest.library)
+    library = model.forest.library
     try:
-        library = traits.shared_library()
+        path = traits_of(library).shared_library()
     except ImportError:
         return
     # isolated and without site: none of the user's setup runs, and it starts quickly
-    command = [sys.executable, "-I", "-S", traits.first_load, library, str(model.forest.n_features)]
+    command = [sys.executable, "-I", "-S", _SCRIPT, library, path, str(model.forest.n_features)]
     _run(command, original_bytes(model), model, time_limit, memory_limit)
     _TRIED.add(model)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoo
 from pine_boost.native.child_process import predict_in_child, read_and_try, try_in_child
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.parsers import read_model
-from pine_boost.parsers.traits import traits_of
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -97,8 +95,7 @@ def test_a_child_that_dies_is_one_error(monkeypatch):
 def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, tmp_path, call):
     script = tmp_path / "script.py"
     script.write_text("import os; os.kill(os.getpid(), 11)")
-    deadly = replace(traits_of("lightgbm"), first_load=str(script))
-    monkeypatch.setattr("pine_boost.parsers.lightgbm.traits.TRAITS", deadly)
+    monkeypatch.setattr("pine_boost.native.child_process._SCRIPT", str(script))
     monkeypatch.setattr(lightgbm, "Booster", None)  # loading it here would fail otherwise
     with pytest.raises(UnsupportedModelError, match=r"signal 11.*it was not loaded here"):
         call(_lightgbm_file(), _rows(), _rows())
