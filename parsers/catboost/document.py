@@ -32,6 +32,13 @@ LOSSES = (
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _DEEPEST = 16  # CatBoost's own limit
 _LABELS: dict[str, tuple[type, ...]] = {"Integer": (int,), "Float": (int, float), "String": (str,), "Boolean": (bool,)}
+_ERRORS = f.mapping(f.number())
+_METRICS: dict[str, f.Reader] = {
+    "learn_best_error": _ERRORS,
+    "test_best_error": f.sequence(_ERRORS),
+    "learn_metrics_history": f.sequence(_ERRORS),
+    "test_metrics_history": f.sequence(f.sequence(_ERRORS)),
+}
 _SECTIONS = ("catboost_version_info", "model_guid", "output_options", "train_finish_time", "training")
 
 
@@ -294,8 +301,14 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
     f.require(all(isinstance(info[key], str) for key in others), "model_info holds a section that is not a text")
     for key in known.keys() & info.keys():
         known[key](info[key], f"model_info.{key}")
-    for key in {"output_options", "training"} & info.keys():  # CatBoost parses these texts when it predicts
-        f.parse(info[key])
+    if "output_options" in info:  # CatBoost parses this text when it predicts, the other when it loads
+        f.parse(info["output_options"])
+    training = f.parse(info["training"]) if "training" in info else None
+    if isinstance(training, dict) and "metrics" in training:
+        metrics = f.mapping(f.anything)(training["metrics"], "training.metrics")
+        for key, kind in _METRICS.items():
+            f.require(key in metrics, f"model_info.training.metrics lacks {key}")
+            kind(metrics[key], f"training.metrics.{key}")
     f.require("params" in info, "model_info.params is missing")
     loss = f.read(
         info["params"].get("loss_function"), {"type": f.text(), "params": f.mapping(f.text())}, "loss_function"

@@ -168,6 +168,7 @@ def test_an_xgboost_feature_may_have_a_name_from_catboost() -> None:
         (("model_info", "class_params", "classes_count"), 3, "classes_count"),
         (("model_info", "params", "loss_function", "params", "x"), 1, "loss_function.params"),
         (("scale_and_bias", 1, 0), 1e300, "add up to"),
+        (("model_info", "training"), '{"metrics": {}}', "lacks learn_best_error"),
     ],
 )
 def test_what_its_parser_reads_otherwise_or_not_at_all_is_refused(place: Any, value: Any, words: str) -> None:
