@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
@@ -298,14 +298,14 @@ def _differences(
     for field in fields(schema):
         if not _is_same(getattr(parts.schema, field.name), getattr(schema, field.name)):
             yield f"{field.name} is not the model's"
-    if not _may_be_labels(parts.classes, parsed):
+    if not may_be_labels(parts.classes, parsed):
         yield "the classes are not the model's"
     for name in ("prepare", "finish"):
         if (getattr(parts, name) is None) != (getattr(outer, name) is None):
             yield f"the steps around the trees ({name}) are not the model's"
 
 
-def _may_be_labels(found: tuple[Any, ...], parsed: Model) -> bool:
+def may_be_labels(found: Sequence[Any], parsed: Model) -> bool:
     """Whether these are the model's labels or, where a file knows only 0, 1, ..., ascending ones of a wrapper."""
     labels = list(parsed.forest.classes)
     if list(found) == labels:

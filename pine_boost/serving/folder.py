@@ -7,12 +7,10 @@ belongs to another pair of models, raises. Pickles are loaded only if they are t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from pine_boost.errors import CertificateMismatch, PineBoostError
 from pine_boost.files import path_of
@@ -126,6 +124,7 @@ def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) 
     """The parts of a guarded model in a folder, each checked against the manifest and the certificate."""
     from pine_boost.certificate.certificate import Certificate
     from pine_boost.region.region import Region
+    from pine_boost.scoring.scorer_verification import may_be_labels
     from pine_boost.serving.guards import GuardedParts
     from pine_boost.serving.margin_guard import MarginGuard
 
@@ -141,7 +140,8 @@ def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) 
     if "region.json" in files:
         region = Region.from_json(files["region.json"])
     _check_guard(manifest, certificate, region, margin)
-    _check_classes(original, manifest["classes"])
+    if not may_be_labels(manifest["classes"], original):
+        raise CertificateMismatch(f"The classes of {MANIFEST} are not those of the original model.")
     prepare, finish = read_layers(folder, manifest, trust_pickle)
     parts = GuardedParts(original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare, finish)
     if (parts.status, parts.claim) != (manifest["status"], manifest["claim"]):
@@ -154,20 +154,14 @@ def _model_contents(model: Model) -> tuple[str, bytes]:
     from pine_boost.native.predict import model_file, original_bytes
     from pine_boost.parsers import pickled, read_model
 
-    thresholds = model.forest.decision.thresholds or None
-    native = model.native
-    contents = original_bytes(model) if native is None else None
-    name, contents = model_file(contents if native is None else native, model.forest.library)
-    suffix = name.rpartition(".")[2]
-    if suffix == "pkl" or native is None:
-        return suffix, contents
+    native, thresholds = model.native, model.forest.decision.thresholds or None
+    name, contents = model_file(original_bytes(model) if native is None else native, model.forest.library)
     try:
-        again = read_model(contents, threshold=thresholds)
+        is_whole = native is None or name.endswith(".pkl")
+        is_whole = is_whole or _identity(read_model(contents, threshold=thresholds)) == _identity(model)
     except PineBoostError:  # a file of this library cannot hold everything the object contains
-        return "pkl", pickled(native)
-    if _identity(again) == _identity(model):
-        return suffix, contents
-    return "pkl", pickled(native)
+        is_whole = False
+    return (name.rpartition(".")[2], contents) if is_whole else ("pkl", pickled(native))
 
 
 def _identity(model: Model) -> tuple[Any, ...]:
@@ -193,8 +187,9 @@ def _read_model(
         raise CertificateMismatch(f"The folder has {len(names)} files of the {role} model, not 1.")
     if names[0].endswith(".pkl"):
         require_trust(trust_pickle, names[0])
-    model: Model = read_model(files[names[0]], threshold=thresholds or None, trust_pickle=trust_pickle)
-    if forest_digest(model.forest) != manifest["model_digest" if role == "original" else "pruned_digest"]:
+    digest = manifest["model_digest" if role == "original" else "pruned_digest"]
+    model: Model = read_model(files[names[0]], threshold=thresholds or None, trust_pickle=trust_pickle, digest=digest)
+    if forest_digest(model.forest) != digest:
         raise CertificateMismatch(f"{names[0]} holds another model than the manifest says.")
     warn_if_untested(model.forest.library, {})
     return model
@@ -227,10 +222,3 @@ def _check_guard(
     for what, (found, expected) in pairs.items():
         if found != expected:
             raise CertificateMismatch(f"The {what} is not the one that the certificate speaks of.")
-
-
-def _check_classes(original: Model, stated: Sequence[Any]) -> None:
-    """Raise unless the labels are the model's own; a file that stores only 0, 1, ... accepts any labels."""
-    own = [label.item() if isinstance(label, np.generic) else label for label in original.forest.classes]
-    if len(own) != len(stated) or own not in (list(stated), list(range(len(own)))):
-        raise CertificateMismatch(f"The classes of {MANIFEST} are not those of the original model.")

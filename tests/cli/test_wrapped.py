@@ -142,6 +142,9 @@ def test_guard_and_score_take_raw_tables(place, pruned, tmp_path, capsys):
         classes = [int(row["class"]) for row in csv.DictReader(file)]
     expected = joblib.load(place / "pipeline.joblib").predict(table()[0][1200:])
     assert classes == expected.tolist()
+    code, out, err = run(capsys, "verify", place / "pipeline.joblib", tmp_path / "guarded", "--trust-pickle")
+    assert code == 0, err
+    assert "On every input, the guarded model" in out
     code, _, err = run(
         capsys, "guard", pruned, "--original", place / "other.joblib", "--trust-pickle", "-o", tmp_path / "wrong"
     )
