@@ -40,7 +40,7 @@ COLUMNS = (
     "cpu_s",
     "status",
 )
-MODELS = ("xgboost-0.1", "xgboost-0.3", "lightgbm", "histgb", "random-forest")
+MODELS = ("xgboost-0.1", "xgboost-0.3", "lightgbm", "histgb", "random-forest", "catboost")
 LARGE_MODEL = "xgboost-500x8"  # 500 trees of depth 8; run when it is asked for
 RETURNED, SHARES = "returned", (0.5, 0.25, 0.1)
 FIDELITY, CONFIDENCE = 0.99, 0.95

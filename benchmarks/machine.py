@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.ledger import Entry, code_commit, note
 
-LIBRARIES = ("ortools", "numpy", "xgboost", "lightgbm", "scikit-learn", "treelite", "tl2cgen")
+LIBRARIES = ("ortools", "numpy", "xgboost", "lightgbm", "catboost", "scikit-learn", "treelite", "tl2cgen")
 
 
 def describe_machine() -> str:

@@ -136,9 +136,9 @@ def slow_tests(results: Path) -> str:
     return markdown(header, lines)
 
 
-def scored(results: Path) -> str:
+def scored(results: Path, file: str = "scoring.csv") -> str:
     """How many times as fast as other engines a proved scorer is."""
-    rows = read_rows(results / "scoring.csv")
+    rows = read_rows(results / file)
     lines = []
     for model in texts(rows, "model"):
         own = [row for row in rows if row["model"] == model]
@@ -147,7 +147,12 @@ def scored(results: Path) -> str:
         others = [name for name in texts(own, "engine") if not name.startswith("scorer")]
         lines.append((model, str(len(works)), _spread(list(works.values())), *cells, _times(own, "1", others)))
     header = ("model", "data sets", "trees met", "1 row", "100 rows", "100 000 rows", "1 row, fastest other engine")
-    return _sourced(markdown(header, lines) if lines else "", results, "scoring", "scoring.csv")
+    return _sourced(markdown(header, lines) if lines else "", results, "scoring", file)
+
+
+def catboost_scored(results: Path) -> str:
+    """The same for CatBoost, whose symmetric trees are a case of their own."""
+    return scored(results, "catboost_scoring.csv")
 
 
 def validated_scored(results: Path) -> str:
@@ -208,6 +213,7 @@ DOCS = (
     Block("docs/guarded.md", "guarded models", guarded),
     Block("docs/fast-scoring.md", "proved scorers", scored),
     Block("docs/fast-scoring.md", "validated scorers", validated_scored),
+    Block("docs/libraries/catboost.md", "scorers of CatBoost", catboost_scored),
     Block("docs/comparison.md", "kept accuracy", kept_accuracy),
     Block("docs/fast-scoring.md", "served scorers", served),
     Block("docs/fleet.md", "fleets", fleet),

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 import pine_boost
 from benchmarks import data
+from benchmarks.large import catboost_model
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, check_data, listed
 from benchmarks.runner import RESULTS, show_and_replace
@@ -29,6 +30,7 @@ from benchmarks.throughput import (
     compiled_predict,
     gtil_predict,
     input_type,
+    is_catboost,
     native_predict,
     repeat_rows,
     rows_per_second,
@@ -37,6 +39,7 @@ from benchmarks.throughput import (
 COLUMNS = ("dataset", "model", "trees", "work", "build_s", "engine", "batch", "us_per_call", "times_as_fast")
 BATCHES = (1, 100, 100_000)
 MODELS = ("xgboost-100x6", "xgboost-500x7", "lightgbm-100x31", "lightgbm-1000x63", "histgb-100", "forest-200")
+CATBOOST = ("catboost-100x6", "catboost-depthwise-100x6")  # symmetric trees, and others; run when they are asked for
 FIT_SHARE = 0.64
 SINGLE_CALLS = 200  # single rows per timing
 
@@ -58,6 +61,10 @@ def train(model: str, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
             n_estimators=n_trees, num_leaves=leaves, learning_rate=rate, n_jobs=1, verbosity=-1
         )
         return made.fit(X, y)
+    if model.startswith("catboost"):
+        n_trees, depth = map(int, model.rpartition("-")[2].split("x"))
+        policy = "Depthwise" if "depthwise" in model else "SymmetricTree"
+        return catboost_model(X, y, iterations=n_trees, depth=depth, grow_policy=policy, random_seed=0)
     from sklearn import ensemble
 
     if model == "histgb-100":
@@ -70,6 +77,10 @@ def engines(
 ) -> Iterator[tuple[str, Predict]]:
     """Everything that answers for a model in one thread, by name; ``n_met`` trees are what a row meets in the mean."""
     yield "scorer", scorer.predict
+    if is_catboost(model):  # neither Treelite nor ONNX
+        yield "native predict", lambda X: model.predict(X, thread_count=1)
+        yield "native booster", native_predict(model)
+        return
     yield "native predict", model.predict
     if not type(model).__module__.startswith("sklearn"):
         yield "native booster", native_predict(model)
@@ -89,7 +100,9 @@ def engines(
 def on_all_cores(model: Any, scorer: pine_boost.FastScorer) -> dict[str, Predict]:
     """The scorer in one thread and in all, and the library in all, where it can be told."""
     found = {"scorer": scorer.predict, "scorer, all cores": pine_boost.FastScorer(scorer.parts, n_jobs=-1).predict}
-    if hasattr(model, "booster_"):
+    if is_catboost(model):
+        found["native predict, all cores"] = lambda X: model.predict(X, thread_count=os.cpu_count())
+    elif hasattr(model, "booster_"):
         found["native predict, all cores"] = lambda X: model.predict(X, num_threads=os.cpu_count())
     elif hasattr(model, "get_booster"):
         other = copy.deepcopy(model)
@@ -157,13 +170,15 @@ def in_calls(predict: Predict, batch: int) -> Predict:
 
 def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One line per data set, model, engine and batch."""
-    clock = time.thread_time if options.cpu_time else time.perf_counter
     for dataset in options.datasets:
         table = data.load(dataset, options.data, "raw")
         order = np.random.default_rng(options.seed).permutation(len(table.X))
         fit, rest = np.split(order, [int(FIT_SHARE * len(order))])
         for name in options.models:
             model = train(name, table.X[fit], table.y[fit])
+            # CatBoost converts large tables in threads of its own, even where it is told to use one
+            busy = time.process_time if is_catboost(model) else time.thread_time
+            clock = busy if options.cpu_time else time.perf_counter
             started = time.perf_counter()
             result = pine_boost.accelerate_booster(model)
             build = time.perf_counter() - started

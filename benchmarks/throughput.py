@@ -28,6 +28,11 @@ def model_bytes(model: Any) -> bytes:
     return pickle.dumps(model)
 
 
+def is_catboost(model: Any) -> bool:
+    """Whether a model is CatBoost's, which predicts in all threads unless each call says otherwise."""
+    return type(model).__module__.startswith("catboost")
+
+
 def native_predict(model: Any) -> Predict:
     """The library's own class probabilities, one thread."""
     if hasattr(model, "get_booster"):
@@ -37,6 +42,8 @@ def native_predict(model: Any) -> Predict:
     if hasattr(model, "booster_"):
         booster = model.booster_
         return lambda X: booster.predict(X, num_threads=1)
+    if is_catboost(model):
+        return lambda X: model.predict_proba(X, thread_count=1)
     return lambda X: model.predict_proba(X)
 
 

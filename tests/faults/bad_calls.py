@@ -42,6 +42,8 @@ class World:
     saved: Path  # the result as files
     xgboost_file: bytes
     lightgbm_file: bytes
+    catboost_file: bytes
+    catboost_with_statistics: Any  # categories that are not one-hot
 
     def prune(self, **options: Any) -> Any:
         """A good call with something changed."""
@@ -300,6 +302,9 @@ MODELS: list[Row] = [
     ("an image", lambda w: w.prune_with(b"\x89PNG\r\n"), _MODEL, "no model that can be read"),
     ("half an XGBoost file", lambda w: w.prune_with(w.xgboost_file[:-200]), _DAMAGED, "truncated"),
     ("half a LightGBM file", lambda w: w.prune_with(w.lightgbm_file[:900]), _DAMAGED, "damaged"),
+    ("half a CatBoost file", lambda w: w.prune_with(w.catboost_file[:-40]), _DAMAGED, "is not JSON.*save_model"),
+    ("CatBoost's own format", lambda w: w.prune_with(b"CBM1" + w.catboost_file), _MODEL, "format='json'"),
+    ("CatBoost with CTR", lambda w: w.prune_with(w.catboost_with_statistics), _MODEL, "one_hot_max_size"),
     ("another JSON", lambda w: w.prune_with(b'{"a": 1}'), _DAMAGED, "keys are missing.*learner.*version"),
 ]
 

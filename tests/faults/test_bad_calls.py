@@ -10,12 +10,15 @@ import pytest
 
 import pine_boost
 from pine_boost.parsers import read_model
+from pine_boost.parsers.catboost.read import native_json
 from pine_boost.region.fitting import fit_region
 from tests.faults.bad_calls import BAD_CALLS, World
+from tests.support.native_models import CATBOOST_QUIET
 
 NAMES = [name for name, *_ in BAD_CALLS]
 
 ensemble = pytest.importorskip("sklearn.ensemble")
+catboost = pytest.importorskip("catboost")
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 pandas = pytest.importorskip("pandas")
@@ -50,6 +53,10 @@ def world(tmp_path_factory):
         saved=result.save(tmp_path_factory.mktemp("saved") / "out"),
         xgboost_file=bytes(named.get_booster().save_raw("json")),
         lightgbm_file=lightgbm.train(options, data, 3).model_to_string().encode(),
+        catboost_file=native_json(catboost.CatBoostClassifier(iterations=3, **CATBOOST_QUIET).fit(X, y)),
+        catboost_with_statistics=catboost.CatBoostClassifier(iterations=9, cat_features=[0], **CATBOOST_QUIET).fit(
+            frame.assign(a=(4 * X[:, 0]).astype(int)), y
+        ),
     )
 
 

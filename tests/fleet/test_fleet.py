@@ -21,6 +21,7 @@ from pine_boost.fleet import Job, read_jobs, run_fleet
 from pine_boost.fleet.run import Policy, run_job
 from pine_boost.options import Options, fleet_options, option_of
 from tests.support.command_line import words
+from tests.support.native_models import CATBOOST_QUIET
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -97,6 +98,23 @@ def test_every_job_gets_its_folder_and_a_second_run_does_nothing(place, tmp_path
     assert all(row.done_before for row in again.rows)
     assert inodes(tmp_path / "out") == before
     assert "3 done before" in again.summary()
+
+
+@pytest.mark.parametrize("method", ["prune", "compress", "accelerate"])
+def test_a_catboost_file_is_a_job_of_every_method(place, tmp_path, method):
+    catboost = pytest.importorskip("catboost")
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    model = catboost.CatBoostClassifier(iterations=8, **CATBOOST_QUIET).fit(X[:250, :5], y[:250])
+    model.save_model(str(tmp_path / "model.json"), format="json")
+    fit, unseen = (str(place / "de" / name) for name in ("fit.npy", "cal.npy"))
+    others = {"prune": {"cal": unseen}, "compress": {"val": unseen}, "accelerate": {}}[method]
+    job = Job("cat", str(tmp_path / "model.json"), fit, **others)
+    options = {"prune": OPTIONS, "compress": {"fidelity": 0.9}, "accelerate": {}}[method]
+    found = run_fleet([job], tmp_path / "out", method=method, options=options)
+    assert found.ok, found.summary()
+    assert found.rows[0].status == ("VALIDATED" if method == "compress" else "CERTIFIED")
+    rows = ["--val", unseen] if method == "compress" else []
+    assert main(["verify", job.model, str(tmp_path / "out" / "cat"), *rows]) == 0
 
 
 def test_only_what_changed_is_done_again(place, tmp_path):

@@ -238,6 +238,33 @@ def test_a_pruned_model_with_one_hot_categories_is_verified_from_files(tmp_path:
     assert np.array_equal(raw(simplified, fresh), raw(native, fresh))
 
 
+def test_a_regressor_end_to_end() -> None:
+    """Pruned with a threshold, compressed and truncated within a tolerance, accelerated, simplified."""
+    X, y = make_table(2, n_rows=3000)
+    value = y + 0.5 * np.nan_to_num(X[:, 0])
+    own = CATBOOST_QUIET | {"iterations": 20}
+    native = catboost.CatBoostRegressor(**own).fit(X[:800], value[:800])
+    expected = native.predict(X)
+    pruned = pine_boost.prune_booster(native, X[:800], X[800:1600], alpha=0.3, threshold=0.5, time_limit=20)
+    assert pruned.status == "CERTIFIED"
+    assert isinstance(pruned.model, catboost.CatBoostRegressor)
+    inside = pruned.region.contains(X)
+    assert inside.mean() > 0.6
+    assert np.array_equal(pruned.model.predict(X)[inside] > 0.5, expected[inside] > 0.5)
+    assert pine_boost.verify(native, pruned.model, pruned.region, pruned.certificate).agrees
+    compressed = pine_boost.compress_booster(native, X[:800], X[800:], fidelity=0.95, tolerance=0.1)
+    assert compressed.status == "VALIDATED"
+    assert compressed.leaves_after < compressed.leaves_before
+    moved = np.abs(compressed.model.predict(X[800:]) - expected[800:])
+    assert int((moved > 0.1).sum()) == compressed.record.n_changed
+    assert pine_boost.verify_compression(native, compressed.model, compressed.record, X[800:]).agrees
+    assert np.array_equal(pine_boost.accelerate_booster(native, X[:800]).scorer.predict(X), expected)
+    truncated = pine_boost.accelerate_booster(native, X[:800], tolerance=0.05)
+    assert truncated.status == "CERTIFIED"
+    assert np.abs(truncated.scorer.predict(X) - expected).max() <= 0.05
+    assert np.array_equal(pine_boost.simplify(native).model.predict(X), expected)
+
+
 @pytest.mark.parametrize("column", [[1.0, 2.0], [None, "ulm"], [True, False]])
 def test_categories_that_catboost_does_not_take(column: list[Any]) -> None:
     X = table_of_towns(2).astype({"town": object})
