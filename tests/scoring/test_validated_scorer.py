@@ -17,6 +17,7 @@ from pine_boost.compression.fixed_sequence import allowed
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import set_up
 from pine_boost.compression.shape import GONE, margins
+from pine_boost.native.predict import _LOADED
 from pine_boost.parsers import read_model
 from pine_boost.proof.exits import faults_of
 from pine_boost.scoring.scorer_verification import verify_scorer
@@ -166,6 +167,9 @@ def test_without_time_for_the_test_the_scorer_is_the_proved_one(boosted: Any) ->
     assert result.status == "NOT_VALIDATED"
     assert result.facts["validation"]["path"] == []
     assert np.array_equal(result.scorer.predict(fresh), model.predict(fresh))
+    contents = bytes(model.get_booster().save_raw("ubj"))
+    late = pine_boost.accelerate_booster(contents, X_fit, X_val, fidelity=0.98, time_limit=1e-3)
+    assert late.original not in _LOADED  # a large file takes seconds to load
 
 
 def test_a_saved_scorer_is_counted_again(boosted: Any, tmp_path: Any) -> None:
