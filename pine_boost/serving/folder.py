@@ -91,7 +91,7 @@ def load_scorer(
     parts = read_guarded(folder, trust_pickle=trust_pickle)
     for model in (parts.original, parts.pruned) if backend == "native" else ():
         try_in_child(model)
-    return GuardedModel.of_parts(parts, backend, n_jobs)
+    return GuardedModel(parts, backend=backend, n_jobs=n_jobs)
 
 
 def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

@@ -68,6 +68,7 @@ class GuardedModel:
     Parameters
     ----------
     result : PruneResult or CompressResult
+        Or the checked parts of a folder (see `load_scorer`).
     X_val : table, optional
         Rows that nothing else has seen, for the margin guard. Without it, the region is the guard.
     fidelity, confidence : float
@@ -118,16 +119,7 @@ class GuardedModel:
         backend: str = "kernel",
         n_jobs: int = 1,
     ) -> None:
-        self._assemble(parts_of(result, X_val, fidelity, confidence), backend, n_jobs)
-
-    @classmethod
-    def of_parts(cls, parts: GuardedParts, backend: str = "kernel", n_jobs: int = 1) -> GuardedModel:
-        """Build a guarded model from parts that were already checked (see `load_scorer`)."""
-        guarded = cls.__new__(cls)
-        guarded._assemble(parts, backend, n_jobs)
-        return guarded
-
-    def _assemble(self, parts: GuardedParts, backend: str, n_jobs: int) -> None:
+        parts = result if isinstance(result, GuardedParts) else parts_of(result, X_val, fidelity, confidence)
         self.parts, self.backend = parts, backend
         self._original = make_scorer(parts.original, parts.classes, backend, n_jobs)
         self._pruned = make_scorer(parts.pruned, parts.classes, backend, n_jobs)

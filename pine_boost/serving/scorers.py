@@ -51,23 +51,31 @@ def make_scorer(model: Model, classes: tuple[Any, ...], backend: str = "kernel",
         raise InvalidInputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.", option="backend")
     if backend == "kernel":
         return FastScorer(replace(proved_parts(model), classes=classes), n_jobs)
-    if n_jobs != 1:
-        raise InvalidInputError(
-            f"n_jobs={n_jobs!r} is for backend='kernel'; set the threads of the library on the model itself.",
-            option="n_jobs",
-        )
-    return NativeScorer(model, classes)
+    native = NativeScorer(model, classes)
+    native.n_jobs = n_jobs
+    return native
 
 
 class NativeScorer:
     """A model evaluated by its own library, in the threads that it is set to."""
 
-    n_jobs = 1
-
     def __init__(self, model: Model, classes: tuple[Any, ...]) -> None:
         self._model = replace(model, native=load_native(model))
         self.classes_ = np.asarray(classes)
         self.n_features_in_ = model.forest.n_features
+
+    @property
+    def n_jobs(self) -> int:
+        """1: the threads of the library are set on the model."""
+        return 1
+
+    @n_jobs.setter
+    def n_jobs(self, n_jobs: int) -> None:
+        if n_jobs != 1:
+            raise InvalidInputError(
+                f"n_jobs={n_jobs!r} is for backend='kernel'; set the threads of the library on the model itself.",
+                option="n_jobs",
+            )
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Label (or score band) by the native ``predict``."""

@@ -133,6 +133,8 @@ def test_threads_are_those_of_the_kernel(results, tmp_path):
         guarded.predict(X)
     with pytest.raises(InvalidInputError, match="set the threads of the library on the model itself"):
         load_scorer(tmp_path / "folder", n_jobs=2, backend="native")
+    with pytest.raises(InvalidInputError, match="set the threads of the library on the model itself"):
+        GuardedModel(result, backend="native").n_jobs = -1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
