@@ -31,6 +31,7 @@ AUTO = "auto"  # `indifference` is chosen from X_fit
 MAX_BINS = 1000  # pair tables grow with the square of the number of bins
 REQUIRED = object()
 Kind = TypeVar("Kind")
+Check = Callable[[Any, str], None]
 
 
 def plural(unit: str) -> str:
@@ -57,28 +58,41 @@ def _refused(name: str, accepted: str, value: Any) -> InvalidInputError:
     return InvalidInputError(f"{name} must be {accepted}, got {value!r}.", option=name)
 
 
-def require_level(value: Any, name: str) -> None:
-    """Raise unless value is a number in [0, 1)."""
-    if not is_real(value) or not 0 <= value < 1:
-        raise _refused(name, "a number in [0, 1)", value)
+def _accepting(accepted: str, fits: Callable[[Any], bool]) -> Check:
+    """A check that raises InvalidInputError unless ``fits``; ``accepted`` says what does."""
+
+    def require(value: Any, name: str) -> None:
+        if not fits(value):
+            raise _refused(name, accepted, value)
+
+    return require
 
 
-def require_share(value: Any, name: str) -> None:
-    """Raise unless value is a number strictly between 0 and 1."""
-    if not is_real(value) or not 0 < value < 1:
-        raise _refused(name, "a number strictly between 0 and 1", value)
-
-
-def require_seconds(value: Any, name: str = "time_limit") -> None:
-    """Raise unless value is None or a positive number that a float can hold."""
-    if value is None:
-        return
+def _is_positive(value: Any) -> bool:
+    """Whether a float can hold the value, and it is positive."""
     try:
-        is_positive = is_real(value) and float(value) > 0
+        return is_real(value) and float(value) > 0
     except OverflowError:
-        is_positive = False
-    if not is_positive:
-        raise _refused(name, "a positive number of seconds or None", value)
+        return False
+
+
+require_level = _accepting("a number in [0, 1)", lambda value: is_real(value) and 0 <= value < 1)
+require_share = _accepting("a number strictly between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
+require_seconds = _accepting("a positive number of seconds or None", lambda value: value is None or _is_positive(value))
+_require_indifference = _accepting(
+    f"a number in [0, 1) or {AUTO!r}",
+    lambda value: (isinstance(value, str) and value == AUTO) or (is_real(value) and 0 <= value < 1),
+)
+_require_fidelity = _accepting("a number above 0 and at most 1", lambda value: is_real(value) and 0 < value <= 1)
+_require_tolerance = _accepting(
+    "a finite positive number or None", lambda value: value is None or (is_real(value) and 0 < value < float("inf"))
+)
+_require_seed = _accepting("an integer from 0 to 2**32 - 1", lambda value: is_whole(value) and 0 <= value < 2**32)
+_require_callback = _accepting("callable or None", lambda value: value is None or callable(value))
+_require_bool = _accepting("True or False", lambda value: isinstance(value, bool))
+_require_bool_or_none = _accepting(
+    "True, False or None", lambda value: value is None or value is True or value is False
+)
 
 
 def require_whole(value: Any, name: str, low: int, high: int | None = None) -> None:
@@ -104,44 +118,9 @@ def worker_count(n_jobs: Any, name: str = "n_jobs") -> int:
     return int(n_jobs)
 
 
-def _require_indifference(value: Any, name: str) -> None:
-    if not (isinstance(value, str) and value == AUTO) and (not is_real(value) or not 0 <= value < 1):
-        raise _refused(name, f"a number in [0, 1) or {AUTO!r}", value)
-
-
-def _require_fidelity(value: Any, name: str) -> None:
-    if not is_real(value) or not 0 < value <= 1:
-        raise _refused(name, "a number above 0 and at most 1", value)
-
-
 def _require_optional_share(value: Any, name: str) -> None:
     if value is not None:
         require_share(value, name)
-
-
-def _require_tolerance(value: Any, name: str) -> None:
-    if value is not None and not (is_real(value) and 0 < value < float("inf")):
-        raise _refused(name, "a finite positive number or None", value)
-
-
-def _require_seed(value: Any, name: str) -> None:
-    if not is_whole(value) or not 0 <= value < 2**32:
-        raise _refused(name, "an integer from 0 to 2**32 - 1", value)
-
-
-def _require_callback(value: Any, name: str) -> None:
-    if value is not None and not callable(value):
-        raise _refused(name, "callable or None", value)
-
-
-def _require_bool(value: Any, name: str) -> None:
-    if value is not True and value is not False:
-        raise _refused(name, "True or False", value)
-
-
-def _require_bool_or_none(value: Any, name: str) -> None:
-    if value is not None and value is not True and value is not False:
-        raise _refused(name, "True, False or None", value)
 
 
 def _anything(value: Any, name: str) -> None:

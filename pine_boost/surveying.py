@@ -160,7 +160,7 @@ def survey(
     >>> found.offers[2].promise
     'lossless: the same margin on every input'
     """
-    require_seconds(time_limit)
+    require_seconds(time_limit, "time_limit")
     budget = Budget.of(time_limit)
     source = open_pickle(model, trust_pickle)
     outer = unwrap(source, threshold)  # figures are those of the ensemble inside

@@ -63,7 +63,7 @@ def verify(
     CertificateMismatch
         A file was changed or belongs to something else; or the certificate carries no claim.
     """
-    require_seconds(time_limit)
+    require_seconds(time_limit, "time_limit")
     n_workers = worker_count(n_jobs)
     budget = Budget.of(time_limit, TO_THE_END)
     if not isinstance(region, Region):

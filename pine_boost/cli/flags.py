@@ -88,7 +88,7 @@ def call_options(arguments: argparse.Namespace, names: Iterable[str], kept: floa
         taken["domain"] = read_domain(taken["domain"])
     limit = taken.get("time_limit")
     if limit is not None:
-        require_seconds(limit)
+        require_seconds(limit, "time_limit")
         taken["time_limit"] = max(limit - kept - (time.monotonic() - arguments.started), 0.001 * limit)
     return taken
 

@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
     from pine_boost.serving.folder import read_guarded
 
-    require_seconds(arguments.time_limit)
+    require_seconds(arguments.time_limit, "time_limit")
     given = Path(arguments.pruned)
     if (given if given.is_dir() else given.parent).joinpath("compression.json").is_file():
         return _recount(arguments, given)
