@@ -50,8 +50,7 @@ from pine_boost.options import AccelerateOptions, CompressOptions, counted
 from pine_boost.parsers import pickled, read_model
 from pine_boost.pipelines.given import GivenModel, read_given
 from pine_boost.pipelines.layers import Layer, kind_of, peel
-from pine_boost.pipelines.preparation import prepare_rows
-from pine_boost.pipelines.unwrapping import EchoProbability
+from pine_boost.pipelines.unwrapping import EchoProbability, Wrapper
 from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
 from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part
@@ -63,6 +62,7 @@ from pine_boost.tables.schema import schema_of
 RECORD, CLAIM = "average.json", "claim.txt"
 FILES = (WHOLE_MODEL, CLAIM, RECORD)
 FORMAT = "pine_boost average"
+_CALIBRATED = "CalibratedClassifierCV"
 # Share of rows that every member is expected to change, as multiples of the share that the whole may change; an average
 # changes fewer rows than its members do.
 _LEVELS = np.geomspace(0.1, 8.0, 14)
@@ -74,26 +74,24 @@ class Committee:
 
     Attributes
     ----------
-    whole : object
-        The model that was given.
-    layers : tuple of Layer
-        Around the average, from the outside in.
-    average : object
-        The CalibratedClassifierCV or VotingClassifier.
+    wrapper : Wrapper
+        The layers around the average, which is its inner model.
     members : tuple
         Models that `compress_booster` takes: ensembles, with their calibrator if they have one.
     """
 
-    whole: Any
-    layers: tuple[Layer, ...]
-    average: Any
+    wrapper: Wrapper
     members: tuple[Any, ...]
 
-    def rows(self, X: Any) -> Any:
-        """Return the rows that the members take."""
-        for layer in self.layers:
-            X = X if layer.prepare is None else prepare_rows(layer.prepare, X)
-        return X
+    @property
+    def whole(self) -> Any:
+        """The model that was given."""
+        return self.wrapper.outer
+
+    @property
+    def average(self) -> Any:
+        """The CalibratedClassifierCV or VotingClassifier."""
+        return self.wrapper.inner
 
     @property
     def ensembles(self) -> tuple[Any, ...]:
@@ -103,9 +101,9 @@ class Committee:
 
     @property
     def given(self) -> GivenModel:
-        """The whole for a command that reads its tables: as the first member with all layers around it."""
+        """The whole as one that reads its tables: the first member with all layers around it."""
         first = read_given(self.members[0], decision="value")
-        wrapper = replace(first.wrapper, layers=(*self.layers, *first.wrapper.layers))
+        wrapper = replace(first.wrapper, layers=(*self.wrapper.layers, *first.wrapper.layers))
         return replace(first, source=self.whole, wrapper=wrapper)
 
     def rebuild(self, members: Sequence[Any]) -> Any:
@@ -113,16 +111,14 @@ class Committee:
         made = copy.copy(self.average)
         if hasattr(made, "calibrated_classifiers_"):
             made.calibrated_classifiers_ = [
-                member.calibrated_classifiers_[0] if _is_pair(member) else _pair_around(pair, member)
+                member.calibrated_classifiers_[0] if kind_of(member) == _CALIBRATED else _with(pair, estimator=member)
                 for pair, member in zip(self.average.calibrated_classifiers_, members, strict=True)
             ]
         else:
             made.estimators_ = list(members)
             names = [name for name, estimator in made.estimators if estimator != "drop"]
             made.named_estimators_ = type(made.named_estimators_)(**dict(zip(names, members, strict=True)))
-        for layer in reversed(self.layers):
-            made = layer.rebuild(made)
-        return made
+        return self.wrapper.rebuild(made)
 
 
 def committee_of(model: Any) -> Committee | None:
@@ -135,21 +131,19 @@ def committee_of(model: Any) -> Committee | None:
     """
     layers: list[Layer] = []
     inner = model
-    while True:
-        members = _members(inner)
-        if members:
-            return Committee(model, tuple(layers), inner, members)
-        if kind_of(inner) in (None, "CalibratedClassifierCV", "VotingClassifier"):
+    while not (members := _members(inner)):
+        if kind_of(inner) in (None, _CALIBRATED, "VotingClassifier"):
             return None
         layer = peel(inner)
         assert layer is not None
         layers.append(layer)
         inner = layer.inner
+    return Committee(Wrapper(model, inner, tuple(layers), None), members)
 
 
 def _members(model: Any) -> tuple[Any, ...]:
     """Return the averaged models; empty if there are fewer than two."""
-    if kind_of(model) == "CalibratedClassifierCV":
+    if kind_of(model) == _CALIBRATED:
         pairs = getattr(model, "calibrated_classifiers_", ())
         if len(pairs) < 2:
             return ()
@@ -173,14 +167,6 @@ def _with(model: Any, **attributes: Any) -> Any:
     for name, value in attributes.items():
         setattr(made, name, value)
     return made
-
-
-def _is_pair(member: Any) -> bool:
-    return kind_of(member) == "CalibratedClassifierCV"
-
-
-def _pair_around(pair: Any, member: Any) -> Any:
-    return _with(pair, estimator=member)
 
 
 @displayed
@@ -317,7 +303,7 @@ def compress_committee(
     """
     budget = Budget.of(options.time_limit)
     tables = _read_rows(committee, X_fit, X_val, options, spent)
-    rows, target = committee.rows(X_fit), _target(tables, options)
+    rows, target = committee.wrapper.rows(X_fit), _target(tables, options)
     share = expected_share(*target)
     with shown(options.verbose, options.time_limit, options.callback) as report_progress:
         members = []
@@ -442,9 +428,8 @@ def _read_rows(
 ) -> Tables:
     """Read both tables as the first member sees them; raise if the rows or the options do not fit."""
     _refuse_options(committee, X_fit, X_val, options)
-    first = read_given(committee.members[0], decision="value")
-    rows_fit, rows_val = (first.wrapper.rows(committee.rows(X)) for X in (X_fit, X_val))
-    tables = read_tables(first.parsed, rows_fit, rows_val, options)
+    first = committee.given
+    tables = read_tables(first.parsed, *(first.wrapper.rows(X) for X in (X_fit, X_val)), options)
     refuse_spent(spent, hashes_of(tables.val), "X_val")
     require_rows(*_target(tables, options))
     return tables

@@ -305,7 +305,7 @@ def _reader(prepare: Any, schema: InputSchema) -> Callable[..., TableFile]:
 
 def _ask_native(model: Model, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:
     forest, native = model.forest, native_sum(model)
-    margins = asked_in_chunks(_margins, model, X)
+    margins = asked_in_chunks(lambda model, X: predict_margins(model, X)[0], model, X)
     if not forest.decides:
         return np.asarray(apply_link(native, native.link, margins))[:, 0], None, False
     found = asked_in_chunks(predict_classes, model, X)
@@ -327,10 +327,6 @@ def _cuts(threshold: Threshold) -> tuple[float, ...]:
     if threshold is None:
         return ()
     return (float(threshold),) if is_real(threshold) else tuple(threshold)  # type: ignore[arg-type]  # a sequence
-
-
-def _margins(model: Model, X: Any) -> FloatArray:
-    return predict_margins(model, X)[0]
 
 
 def _ask_object(model: Any, threshold: Threshold, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:

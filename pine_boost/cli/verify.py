@@ -209,17 +209,15 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
 
 def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, digest: str, stated: Any) -> None:
     """Raise unless the whole model beside a certificate holds the ensemble that it names."""
-    from pine_boost.certificate.saved import digests
     from pine_boost.errors import CertificateMismatch
-    from pine_boost.files import MODEL_LIMIT, read_limited
+    from pine_boost.files import file_digest
     from pine_boost.model.digest import forest_digest
     from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 
     path = folder / WHOLE_MODEL
     if WHOLE_MODEL not in files or not path.is_file():
         return
-    contents = read_limited(path, MODEL_LIMIT, "model file")
-    if digests({WHOLE_MODEL: contents})[WHOLE_MODEL] != files[WHOLE_MODEL]:
+    if file_digest(path) != files[WHOLE_MODEL]:
         raise CertificateMismatch(f"{path} was changed after it was written (its digest differs).")
     whole = read_original(arguments, path, stated.thresholds, digest, "value")
     if forest_digest(whole.parsed.forest) != digest:

@@ -98,7 +98,7 @@ def test_what_a_worker_that_was_given_up_did_meanwhile_is_left_alone(job, tmp_pa
 
 def test_relative_paths_become_absolute(job, tmp_path, monkeypatch):
     """A worker of a cluster was started in another folder."""
-    from pine_boost.fleet.jobs import check_jobs
+    from pine_boost.fleet.run import check_jobs
 
     folder = Path(job.model).parent
     monkeypatch.chdir(folder)
