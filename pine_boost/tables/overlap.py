@@ -219,7 +219,9 @@ def read_survey(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the fields of a saved survey."""
     contents = read_limited(path, CERTIFICATE_LIMIT, "survey file", InvalidInputError)
     with f.reading("survey file", "Use the file that Survey.save wrote", InvalidInputError):
-        return f.read(f.open_document(contents, SURVEY_FORMAT), _FIELDS)
+        fields = f.read(f.open_document(contents, SURVEY_FORMAT), _FIELDS)
+        f.require(len(fields["offers"]) > 0, "'offers' is empty")
+        return fields
 
 
 _COUNT = f.integer(0, 2**53)
