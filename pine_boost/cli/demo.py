@@ -37,7 +37,6 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.native.predict import model_file
     from pine_boost.progress import Progress
     from pine_boost.prune import prune_booster
-    from pine_boost.report.prune_report import render_report
 
     data = load_breast_cancer(as_frame=find_spec("pandas") is not None)
     columns = np.arange(_FEATURES)
@@ -54,12 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
         result = prune_booster(model, X_fit, X_cal, callback=progress, **options)
     files = result.files({original: contents})
     folder = output.write_results(arguments, files)
-    if not arguments.no_report:
-        output.write_report(
-            folder / REPORT,
-            lambda budget: render_report(result, X_test, (), budget),
-            output.seconds_for_report(arguments),
-        )
+    output.write_report(arguments, result, folder, X_test)
     evaluation = result.evaluate(X_test, y_test)
     lines = [summary(result), evaluated(evaluation), f"Open {folder / 'report.html'} in a browser."]
     flags.answer(arguments, describe(result, folder, evaluation), "\n".join(lines))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,21 +112,28 @@ def measure(result: Any, given: Any, test: Any) -> Measured:
         return Measured(failed=error)
 
 
-def write_report(path: Path, render: Callable[[Any], str], seconds: float) -> bool:
-    """Add a report to a result that is already on disk; a failure is only a warning.
+def write_report(
+    arguments: argparse.Namespace, result: Any, folder: Path, X: Any = None, curve: Sequence[Any] = (), parts: int = 1
+) -> list[str]:
+    """Add a report to a result that is already on disk, unless --no-report; a failure is only a warning.
 
-    ``render`` is called with a budget.
+    Returns the names of the files that were written. ``parts`` reports share the time for them.
     """
     from pine_boost.budget import Budget
+    from pine_boost.certificate.saved import REPORT
     from pine_boost.files import clear_errors, write_file
     from pine_boost.progress import Progress
+    from pine_boost.report.prune_report import render_report
 
+    if arguments.no_report:
+        return []
     try:
         with Progress() as progress:
-            page = render(Budget.of(seconds, callback=lambda step: progress.say(step.phase))).encode()
-        with clear_errors(path):
-            write_file(path, page)
+            budget = Budget.of(seconds_for_report(arguments) / parts, callback=lambda step: progress.say(step.phase))
+            page = render_report(getattr(result, "inner", result), X, curve, budget)  # it is about the ensemble
+        with clear_errors(folder / REPORT):
+            write_file(folder / REPORT, page.encode())
     except PineBoostError as error:
         print(f"pine-boost: warning: no report was written: {error}", file=sys.stderr)
-        return False
-    return True
+        return []
+    return [REPORT]

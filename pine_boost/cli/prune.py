@@ -28,9 +28,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prune, save and print the summary."""
-    from pine_boost.certificate.saved import REPORT
     from pine_boost.prune import prune_booster
-    from pine_boost.report.prune_report import render_report
 
     with flags.progress_of(arguments) as progress:
         given = flags.read_given_model(arguments)
@@ -43,14 +41,9 @@ def main(arguments: argparse.Namespace) -> int:
         result = prune_booster(given.source, X_fit, X_cal, callback=progress, **options)
     files = result.files()
     folder = output.write_results(arguments, files)
-    written = list(files)
     measured = output.measure(result, given, test)
-    evaluation, X_test = measured.evaluation, measured.rows
-    inner = getattr(result, "inner", result)  # the page is about the ensemble
-    if not arguments.no_report and output.write_report(
-        folder / REPORT, lambda budget: render_report(inner, X_test, (), budget), report_seconds
-    ):
-        written.append(REPORT)
+    evaluation = measured.evaluation
+    written = [*files, *output.write_report(arguments, result, folder, measured.rows)]
     tested = [] if evaluation is None else [evaluated(evaluation)]
     lines = [summary(result), *tested, f"Written to {folder}: {', '.join(sorted(written))}"]
     flags.answer(arguments, describe(result, folder, evaluation), "\n".join(lines))

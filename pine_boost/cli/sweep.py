@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from typing import Any
 
 from pine_boost.cli import flags, output
@@ -28,8 +27,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save and print the table."""
-    from pine_boost.certificate.saved import REPORT, SWEEP_CSV, SWEEP_JSON
-    from pine_boost.report.prune_report import render_report
+    from pine_boost.certificate.saved import SWEEP_CSV, SWEEP_JSON
     from pine_boost.sweeping import ALPHAS, sweep
 
     arguments.alphas = alphas = _read_grid(arguments.alphas)
@@ -47,11 +45,8 @@ def main(arguments: argparse.Namespace) -> int:
     rows = swept.table()
     X_test, measured = _measure(swept, given, test, rows)
     folder = _write(arguments, swept, rows)
-    if not arguments.no_report:
-        for result in swept:
-            inner = getattr(result, "inner", result)  # the page is about the ensemble
-            render = partial(render_report, inner, X_test, rows)
-            output.write_report(folder / _place(result) / REPORT, render, report_seconds / len(swept))
+    for result in swept:
+        output.write_report(arguments, result, folder / _place(result), X_test, rows, len(swept))
     said = f"{swept}\nWritten to {folder}: sweep.csv, sweep.json and a folder per alpha"
     flags.answer(arguments, {"seconds": swept.seconds, "folder": str(folder), "table": rows}, said)
     code = max(exit_code(result) for result in swept)
