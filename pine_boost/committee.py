@@ -429,7 +429,7 @@ def _read_rows(
     """Read both tables as the first member sees them; raise if the rows or the options do not fit."""
     _refuse_options(committee, X_fit, X_val, options)
     first = committee.given
-    tables = read_tables(first.parsed, *(first.wrapper.rows(X) for X in (X_fit, X_val)), options)
+    tables = read_tables(first.parsed, first.wrapper.rows(X_fit), first.wrapper.rows(X_val), options)
     refuse_spent(spent, hashes_of(tables.val), "X_val")
     require_rows(*_target(tables, options))
     return tables

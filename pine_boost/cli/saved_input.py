@@ -13,14 +13,26 @@ from pine_boost.errors import CertificateMismatch, InvalidInputError
 
 
 def read_original(
-    arguments: argparse.Namespace, model: Any, thresholds: Sequence[float], digest: str, decision: str = "class"
+    arguments: argparse.Namespace,
+    model: Any,
+    thresholds: Sequence[float],
+    digest: str,
+    decision: str = "class",
+    otherwise: str = "",
 ) -> Any:
-    """A named model with the thresholds of a saved result about the model of ``digest``; None without a name."""
+    """A named model with the thresholds of a saved result about the model of ``digest``; None without a name.
+
+    Another model raises with the text of ``otherwise``; without one the caller compares digests.
+    """
+    from pine_boost.model.digest import forest_digest
     from pine_boost.pipelines.given import read_named_model
 
     if model is None:
         return None
-    return read_named_model(model, thresholds, digest, trust_pickle=arguments.trust_pickle, decision=decision)
+    given = read_named_model(model, thresholds, digest, trust_pickle=arguments.trust_pickle, decision=decision)
+    if otherwise and forest_digest(given.parsed.forest) != digest:
+        raise CertificateMismatch(otherwise)
+    return given
 
 
 def read_prepared(path: str, given: Any, schema: Any, label: str | None = None) -> Any:
@@ -32,16 +44,13 @@ def read_prepared(path: str, given: Any, schema: Any, label: str | None = None) 
 def read_compression(arguments: argparse.Namespace, folder: Path) -> tuple[Any, Any]:
     """The original of a compression, or None, and the result with it."""
     from pine_boost.compression.compress_result import CompressResult
-    from pine_boost.model.digest import forest_digest
 
     result = CompressResult.load(folder, trust_pickle=arguments.trust_pickle)
     record = result.record
-    given = read_original(arguments, arguments.original, record.thresholds, record.original_digest, "value")
-    if given is None:
-        return None, result
-    if forest_digest(given.parsed.forest) != record.original_digest:
-        raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
-    return given, replace(result, original=given.parsed)
+    otherwise = f"{arguments.original} is not the model that was compressed."
+    stated = (record.thresholds, record.original_digest)
+    given = read_original(arguments, arguments.original, *stated, "value", otherwise)
+    return given, result if given is None else replace(result, original=given.parsed)
 
 
 @dataclass(frozen=True, eq=False)
