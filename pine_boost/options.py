@@ -297,6 +297,9 @@ TABLE = {
 }
 
 
+_FLAGS_OF_ONE_COMMAND = {"overwrite": "--force", "codes": "--codes", "backend": "--backend"}
+
+
 def _text_of(call: str, name: str) -> tuple[str, str]:
     """Type and text of a parameter of a call."""
     return _TEXTS.get(f"{call}.{name}") or _TEXTS[name]
@@ -309,7 +312,11 @@ def option_of(call: str, name: str) -> Option:
 
 def flag_of(name: str) -> str:
     """The flag of a parameter on the command line; empty if it has none."""
-    return TABLE[name].flag_name if name in TABLE else {"overwrite": "--force", "codes": "--codes"}.get(name, "")
+    return (
+        TABLE[name].flag_name
+        if name in TABLE
+        else {"overwrite": "--force", "codes": "--codes", "backend": "--backend"}.get(name, "")
+    )
 
 
 def as_keyword(name: str, value: Any = None) -> str:
