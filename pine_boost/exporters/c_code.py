@@ -43,9 +43,8 @@ def to_c(flat: FlatForest, native: NativeSum, plan: ExitPlan, classes: Sequence[
     numbers: dict[str, Any] = {"divisor": native.divisor, "slope": native.slope, "zero": flat.zero}
     for source in (flat, plan):
         arrays |= {name: value for name, value in vars(source).items() if isinstance(value, np.ndarray)}
-    del arrays["leaf_offset"]
     arrays["fresh_offset"], arrays["fresh_source"] = fresh_sources(flat, plan.order)
-    arrays["quick_tree"] = quick_nodes(flat)[1]
+    arrays["quick"], arrays["quick_tree"] = quick_nodes(flat)
     arrays |= {"native_value": native.value, "native_intercept": native.intercept, "cut": native.cuts}
     for name in ("n_features", "n_outputs", "n_trees", "n_sources", "n_columns", "is_float32", "is_closed"):
         numbers[name] = int(getattr(flat, name))
@@ -76,12 +75,10 @@ def to_c(flat: FlatForest, native: NativeSum, plan: ExitPlan, classes: Sequence[
         head,
         SOURCE.read_text(encoding="utf-8"),
         *(_declare(f"pine_{name}", array) for name, array in arrays.items() if array.size),
-        _quick(flat),
         f"static const char *const pine_labels[] = {{{labels}}};",
         f"#define PINE_CLASSES {len(classes)}",
         "static const scorer_t pine_scorer = {",
         *fields,
-        "    .quick = pine_quick,",
         "};",
         _MAIN.read_text(encoding="utf-8"),
     ]
@@ -98,13 +95,6 @@ def _declare(name: str, array: npt.NDArray[Any]) -> str:
     else:
         words = [_number(value) for value in flat.astype(np.float64).tolist()]
     return f"static const {_TYPES[kind]} {name}[] = {{\n{_wrapped(words)}}};"
-
-
-def _quick(flat: FlatForest) -> str:
-    nodes = quick_nodes(flat)[0]
-    shifts = (nodes & np.uint64(0xFFFF), nodes >> np.uint64(16) & np.uint64(0xFFFF), nodes >> np.uint64(32))
-    words = [f"{{{rank}, {step}, {offset}}}" for rank, step, offset in zip(*(s.tolist() for s in shifts), strict=True)]
-    return f"static const quick_t pine_quick[] = {{\n{_wrapped(words)}}};"
 
 
 def _wrapped(words: Sequence[str]) -> str:

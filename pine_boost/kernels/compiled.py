@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -16,7 +15,6 @@ from pine_boost.kernels.library import RegionStruct, ScorerStruct, TableStruct
 
 REFUSED = -2  # the class of a row that the library itself would refuse
 _NO_MEMORY = -3
-_BLOCK = 64  # BLOCK of trees.c
 _ROWS_PER_THREAD = 2048  # fewer are not worth a thread
 
 
@@ -170,17 +168,16 @@ class CompiledTrees:
 
 
 def quick_nodes(flat: FlatForest) -> tuple[npt.NDArray[np.uint64], Int32Array]:
-    """Nodes in the order in which the kernel loads their parts, and the trees that they can hold."""
+    """Nodes as the kernel reads them fastest, see trees.c, and whether each tree has them."""
     rank = flat.node & np.uint64(0xFFFF)
     column = flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)
     step = flat.node >> np.uint64(40)
-    longest = np.maximum.reduceat(step, flat.root)
-    is_quick = (flat.tree_set < 0) & (longest < 2**16)
-    offset = column * np.uint64(2 * _BLOCK)
-    quick = rank | (step & np.uint64(0xFFFF)) << np.uint64(16) | offset << np.uint64(32)
-    if sys.byteorder == "big":
-        quick = offset | (step & np.uint64(0xFFFF)) << np.uint64(32) | rank << np.uint64(48)
-    return quick, is_quick.astype(np.int32)
+    n_leaves = np.diff(flat.leaf_offset)
+    is_quick = (flat.tree_set < 0) & (np.maximum.reduceat(step, flat.root) < 2**16) & (n_leaves <= 2**16)
+    is_leaf = flat.leaf_of_node >= 0
+    number = flat.leaf_of_node[is_leaf] - np.repeat(flat.leaf_offset[:-1], n_leaves)  # each tree's leaves are together
+    rank[is_leaf] = number.astype(np.uint64) & np.uint64(0xFFFF)
+    return rank | (step & np.uint64(0xFFFF)) << np.uint64(16) | column << np.uint64(33), is_quick.astype(np.int32)
 
 
 def fresh_sources(flat: FlatForest, order: Int32Array) -> tuple[Int32Array, Int32Array]:

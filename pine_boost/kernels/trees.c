@@ -14,6 +14,11 @@
  *   bit  39      category split: the bin is a state, and the states in the set go left
  *   bits 40..63  distance to the left child, the right one follows it; 0 at a leaf
  * A leaf reads column 0 and stays where it is, so that rows may walk a tree in step.
+ *
+ * A quick node is the same node where the tree has no category split and no long distance:
+ *   bits  0..15  rank; at a leaf its number in the tree
+ *   bits 16..31  distance to the left child
+ *   bits 32..63  twice the column: where its bin lies among the bytes of a row
  */
 #include <math.h>
 #include <stdint.h>
@@ -35,12 +40,6 @@
 enum { EXACT_CODES, TRUNCATED_CODES, KNOWN_CODES };
 enum { IDENTITY, SIGMOID_FLOAT32, SOFTMAX_FLOAT32, EXP_FLOAT32, SIGMOID, SOFTMAX, EXP };
 
-/* A node of a tree without category splits and long distances, in the order of the loads. */
-typedef struct {
-    uint16_t rank, step;
-    uint32_t offset; /* of the column in a block of bins, in bytes */
-} quick_t;
-
 typedef struct {
     int64_t n_features, n_outputs, n_trees, n_sources, n_columns;
     /* how a raw value is read */
@@ -57,9 +56,9 @@ typedef struct {
     const int32_t *root, *depth, *tree_set; /* tree_set: -1 in trees without category splits */
     const int32_t *set_word;
     const uint64_t *word;
-    const int32_t *leaf_of_node, *tree_output;
-    const quick_t *quick; /* the same nodes, for trees of quick_tree */
-    const int32_t *quick_tree;
+    const int32_t *leaf_of_node, *leaf_offset, *tree_output;
+    const uint64_t *quick;
+    const int32_t *quick_tree; /* whether a tree has quick nodes */
     /* the library's own sum and decision */
     int64_t sums_float32, native_width, link, n_cuts, wins_ties, intercept_last;
     double divisor, slope;
@@ -210,7 +209,7 @@ static inline void bin_row(const scorer_t *s, int64_t source, const table_t *tab
     for (int64_t column = begin; column < end; column++) bins[column] = column_bin(s, column, passed, x);
 }
 
-/* Fill the columns of one source for some rows of a block: bins[column * BLOCK + slot]. */
+/* Fill the columns of one source for some rows of a block: bins[slot * n_columns + column]. */
 static void bin_rows(const scorer_t *s, int64_t source, const table_t *table, int64_t first_row,
                      const uint8_t *slots, int64_t count, uint16_t *bins)
 {
@@ -234,7 +233,7 @@ static void bin_rows(const scorer_t *s, int64_t source, const table_t *table, in
         for (int64_t j = 0; j < count; j++) x[j] = fabs(x[j]) <= s->zero ? 0.0 : x[j];
     if (s->source_known[source] >= 0) {
         for (int64_t j = 0; j < count; j++)
-            bins[begin * BLOCK + slots[j]] = (uint16_t)category_state(s, source, x[j]);
+            bins[slots[j] * s->n_columns + begin] = (uint16_t)category_state(s, source, x[j]);
         return;
     }
     const double *edge = s->edge + s->source_edge[source];
@@ -254,11 +253,11 @@ static void bin_rows(const scorer_t *s, int64_t source, const table_t *table, in
     }
     for (int64_t j = 0; j < count; j++) is_plain &= x[j] == x[j];
     for (int64_t column = begin; column < end; column++) {
-        uint16_t *own = bins + column * BLOCK;
+        uint16_t *own = bins + column;
         if (is_plain && s->column_zero[column] < 0 && n_edges <= TOP_BIN)
-            for (int64_t j = 0; j < count; j++) own[slots[j]] = (uint16_t)passed[j];
+            for (int64_t j = 0; j < count; j++) own[slots[j] * s->n_columns] = (uint16_t)passed[j];
         else
-            for (int64_t j = 0; j < count; j++) own[slots[j]] = column_bin(s, column, passed[j], x[j]);
+            for (int64_t j = 0; j < count; j++) own[slots[j] * s->n_columns] = column_bin(s, column, passed[j], x[j]);
     }
 }
 
@@ -274,82 +273,81 @@ static inline int goes_right(const scorer_t *s, int64_t first_set, uint64_t node
 #define COLUMN(node) ((int64_t)((node) >> 16 & 0x7FFFFF))
 
 /* The leaf of one row in one tree. */
-static inline int32_t walk(const scorer_t *s, int64_t tree, const uint16_t *bins, int64_t stride)
+static inline int32_t walk(const scorer_t *s, int64_t tree, const uint16_t *bins)
 {
     const uint64_t *place = s->node + s->root[tree];
     uint64_t node;
     if (s->tree_set[tree] >= 0) {
         while ((node = *place) >> 40)
-            place += (node >> 40) + (uint64_t)goes_right(s, s->tree_set[tree], node, bins[COLUMN(node) * stride]);
+            place += (node >> 40) + (uint64_t)goes_right(s, s->tree_set[tree], node, bins[COLUMN(node)]);
     } else {
         while ((node = *place) >> 40)
-            place += (node >> 40) + (bins[COLUMN(node) * stride] > (uint16_t)node);
+            place += (node >> 40) + (bins[COLUMN(node)] > (uint16_t)node);
     }
     return s->leaf_of_node[place - s->node];
+}
+
+/* The distance from a quick node to the child of a row. */
+static inline uint32_t next_step(uint64_t node, const uint16_t *bins)
+{
+    return ((uint32_t)node >> 16) + (*(const uint16_t *)((const char *)bins + (node >> 32)) > (uint16_t)node);
 }
 
 /* The leaves of the rows of a block in one tree, eight rows in step. */
 static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, const uint8_t *slots, int64_t count,
                       int32_t *leaves)
 {
-    const quick_t *root = s->quick + s->root[tree];
+    const uint64_t *root = s->quick + s->root[tree];
     int64_t j = 0, depth = s->depth[tree];
     if (s->quick_tree[tree]) {
         for (; j + 3 <= count; j += LANES) {
-            const quick_t *place[LANES];
-            const char *own[LANES];
+            const uint64_t *place[LANES];
+            const uint16_t *own[LANES];
             for (int lane = 0; lane < LANES; lane++) {
                 place[lane] = root;
-                own[lane] = (const char *)(bins + slots[j + lane < count ? j + lane : j]);
+                own[lane] = bins + slots[j + lane < count ? j + lane : j] * s->n_columns;
             }
             for (int64_t level = 0; level < depth; level++) {
                 uint32_t moved = 0;
                 for (int lane = 0; lane < LANES; lane++) {
-                    const quick_t *node = place[lane];
-                    uint32_t step = node->step;
-                    moved |= step;
-                    place[lane] = node + step + (*(const uint16_t *)(own[lane] + node->offset) > node->rank);
+                    uint64_t node = *place[lane];
+                    moved |= (uint32_t)node >> 16;
+                    place[lane] += next_step(node, own[lane]);
                 }
                 if (!moved) break;
             }
             for (int lane = 0; lane < LANES && j + lane < count; lane++)
-                leaves[j + lane] = s->leaf_of_node[place[lane] - s->quick];
+                leaves[j + lane] = s->leaf_offset[tree] + (int32_t)(*place[lane] & 0xFFFF);
         }
     }
-    for (; j < count; j++) leaves[j] = walk(s, tree, bins + slots[j], BLOCK);
+    for (; j < count; j++) leaves[j] = walk(s, tree, bins + slots[j] * s->n_columns);
 }
 
-/* The leaves of one row in consecutive trees of the order, several trees in step. */
-static void walk_trees(const scorer_t *s, const int32_t *trees, int64_t count, const uint16_t *bins, int32_t *leaves)
+/* The leaves of one row in up to LANES trees, in step. Not static: inlined, the places run out of registers. */
+void pine_walk_trees(const scorer_t *s, const int32_t *trees, int64_t count, const uint16_t *bins, int32_t *leaves)
 {
-    int64_t j = 0;
-    for (; j + 2 <= count; j += LANES) {
-        const quick_t *place[LANES];
-        int is_quick = 1;
-        for (int lane = 0; lane < LANES; lane++) {
-            int32_t tree = trees[j + lane < count ? j + lane : j];
-            place[lane] = s->quick + s->root[tree];
-            is_quick &= s->quick_tree[tree];
-        }
-        if (!is_quick) {
-            for (int lane = 0; lane < LANES && j + lane < count; lane++)
-                leaves[j + lane] = walk(s, trees[j + lane], bins, 1);
-            continue;
-        }
-        for (;;) {
-            uint32_t moved = 0;
-            for (int lane = 0; lane < LANES; lane++) {
-                const quick_t *node = place[lane];
-                uint32_t step = node->step;
-                moved |= step;
-                place[lane] = node + step + (bins[node->offset / (2 * BLOCK)] > node->rank);
-            }
-            if (!moved) break;
-        }
-        for (int lane = 0; lane < LANES && j + lane < count; lane++)
-            leaves[j + lane] = s->leaf_of_node[place[lane] - s->quick];
+    const uint64_t *nodes = s->quick;
+    uint32_t place[LANES], moved = 1;
+    int is_quick = 1;
+    for (int lane = 0; lane < LANES; lane++) {
+        int32_t tree = trees[lane < count ? lane : 0];
+        place[lane] = (uint32_t)s->root[tree];
+        is_quick &= s->quick_tree[tree];
     }
-    for (; j < count; j++) leaves[j] = walk(s, trees[j], bins, 1);
+    if (!is_quick) {
+        for (int64_t j = 0; j < count; j++) leaves[j] = walk(s, trees[j], bins);
+        return;
+    }
+    while (moved) {
+        moved = 0;
+        for (int lane = 0; lane < LANES; lane++) {
+            uint64_t node = nodes[place[lane]];
+            moved |= (uint32_t)node >> 16;
+            place[lane] += next_step(node, bins);
+        }
+    }
+    for (int lane = 0; lane < LANES && lane < count; lane++)
+        leaves[lane] = s->leaf_offset[trees[lane]] + (int32_t)(nodes[place[lane]] & 0xFFFF);
 }
 
 /* Add the leaf of a tree to the sums of a row in the library's own type. */
@@ -484,36 +482,33 @@ static inline void start_sums(const scorer_t *s, double *sums)
     memcpy(sums, s->intercept, (size_t)(s->n_sets * s->n_outputs) * sizeof(double));
 }
 
-static int32_t score_row(const scorer_t *s, const table_t *table, int64_t row, uint16_t *bins, double *sums,
-                         double *native, int32_t *met)
+/* Walks LANES trees at a time, whether or not a stage ends among them. */
+static int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins, double *sums, double *native)
 {
-    int32_t leaves[2 * LANES];
-    int64_t place = 0;
-    if (is_refused(s, table, row)) return REFUSED;
+    int32_t leaves[LANES];
+    int64_t stage = 0;
+    if (is_refused(s, table, 0)) return REFUSED;
     bins[0] = 0;
     start_sums(s, sums);
-    for (int64_t stage = 0; stage < s->n_stages; stage++) {
-        int64_t end = s->stage[stage], first_set = s->stage_set[stage];
-        while (place < end) {
-            int64_t count = end - place < 2 * LANES ? end - place : 2 * LANES;
-            for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + count]; i++)
-                bin_row(s, s->fresh_source[i], table, row, bins);
-            walk_trees(s, s->order + place, count, bins, leaves);
+    for (int64_t place = 0; place < s->n_trees; place += LANES) {
+        int64_t count = s->n_trees - place < LANES ? s->n_trees - place : LANES, j = 0;
+        for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + count]; i++)
+            bin_row(s, s->fresh_source[i], table, 0, bins);
+        pine_walk_trees(s, s->order + place, count, bins, leaves);
+        while (j < count) {
+            int64_t end = s->stage[stage] - place < count ? s->stage[stage] - place : count;
             if (s->n_sets * s->n_outputs == 1)
-                for (int64_t j = 0; j < count; j++) sums[0] += s->value[leaves[j]];
+                for (; j < end; j++) sums[0] += s->value[leaves[j]];
             else
-                for (int64_t j = 0; j < count; j++) add_leaf(s, s->order[place + j], leaves[j], first_set, sums);
-            place += count;
-        }
-        int32_t found = exit_class(s, stage, sums);
-        if (found >= 0) {
-            if (met) *met = (int32_t)end;
-            return found;
+                for (; j < end; j++) add_leaf(s, s->order[place + j], leaves[j], s->stage_set[stage], sums);
+            if (place + j == s->stage[stage]) {
+                int32_t found = exit_class(s, stage++, sums);
+                if (found >= 0) return found;
+            }
         }
     }
-    if (met) *met = (int32_t)s->n_trees;
     start_native(s, native);
-    for (int64_t tree = 0; tree < s->n_trees; tree++) add_native(s, tree, walk(s, tree, bins, 1), native);
+    for (int64_t tree = 0; tree < s->n_trees; tree++) add_native(s, tree, walk(s, tree, bins), native);
     return decide(s, native, sums);
 }
 
@@ -524,13 +519,13 @@ int32_t pine_score_row(const scorer_t *s, const void *row, int32_t is_float32)
     if (s->n_columns <= STACK_COLUMNS && (s->n_sets + 1) * s->n_outputs <= STACK_SUMS) {
         uint16_t bins[STACK_COLUMNS];
         double sums[STACK_SUMS], native[STACK_SUMS];
-        return score_row(s, &table, 0, bins, sums, native, 0);
+        return score_row(s, &table, bins, sums, native);
     }
     size_t n_sums = (size_t)((s->n_sets + 2) * s->n_outputs);
     double *sums = malloc(n_sums * sizeof(double) + (size_t)s->n_columns * sizeof(uint16_t));
     if (!sums) return NO_MEMORY;
     uint16_t *bins = (uint16_t *)(sums + n_sums);
-    int32_t found = score_row(s, &table, 0, bins, sums, sums + (s->n_sets + 1) * s->n_outputs, 0);
+    int32_t found = score_row(s, &table, bins, sums, sums + (s->n_sets + 1) * s->n_outputs);
     free(sums);
     return found;
 }
@@ -552,7 +547,7 @@ static int allocate(const scorer_t *s, scratch_t *scratch)
         free(scratch->bins), free(scratch->sums), free(scratch->native);
         return 0;
     }
-    memset(scratch->bins, 0, BLOCK * sizeof(uint16_t)); /* column 0 */
+    for (int64_t slot = 0; slot < BLOCK; slot++) scratch->bins[slot * s->n_columns] = 0;
     return 1;
 }
 
@@ -606,7 +601,7 @@ static void score_block(const scorer_t *s, const table_t *table, int64_t first, 
         int64_t slot = slots[j];
         start_native(s, scratch->native);
         for (int64_t tree = 0; tree < s->n_trees; tree++)
-            add_native(s, tree, walk(s, tree, scratch->bins + slot, BLOCK), scratch->native);
+            add_native(s, tree, walk(s, tree, scratch->bins + slot * s->n_columns), scratch->native);
         classes[slot] = decide(s, scratch->native, scratch->native + s->n_outputs);
         if (met) met[slot] = (int32_t)s->n_trees;
     }
@@ -664,10 +659,10 @@ int32_t pine_region(const scorer_t *s, const region_t *region, const table_t *ta
         for (int64_t group = 0; group < region->n_groups; group++) {
             memset(sums, 0, sizeof sums);
             for (; term < region->group_end[group]; term++) {
-                const uint16_t *one = scratch.bins + (int64_t)region->first[term] * BLOCK;
-                const uint16_t *other = scratch.bins + (int64_t)region->second[term] * BLOCK;
+                const uint16_t *one = scratch.bins + region->first[term], *other = scratch.bins + region->second[term];
                 const int64_t *cost = region->cost + region->offset[term], width = region->width[term];
-                for (int64_t j = 0; j < count; j++) sums[j] += cost[one[j] * width + other[j]];
+                for (int64_t j = 0; j < count; j++)
+                    sums[j] += cost[one[j * s->n_columns] * width + other[j * s->n_columns]];
             }
             if (group == 0 && region->has_trees)
                 for (int64_t tree = 0; tree < s->n_trees; tree++) {
