@@ -367,9 +367,12 @@ def _accelerate_compressed(
     claim = statement_claim(record.status, statement, record.thresholds, result.claim, keeps_class=record.keeps_class)
     facts = {**result.facts, "model_digest": record.original_digest, "status": record.status, "claim": claim}
     works = [record.work_before, result.facts["work_per_row"][1]]
+    parts = result.scorer.parts
+    parts = replace(parts, probability=replace(parts.probability, is_original=False))
     work = result.work * smaller.compressed.forest.n_trees / parsed.forest.n_trees
     return replace(
         result,
+        scorer=FastScorer(parts),
         status=record.status,
         claim=claim,
         work=work,

@@ -33,10 +33,13 @@ class ProbabilityRule:
         the probabilities. ``"softmax"``: numpy's, as scikit-learn computes it. ``"votes"``: that of
         AdaBoost. ``"none"``: the model has no probabilities.
     link : Link
+    is_original : bool
+        Whether the trees are those of the original: a smaller model within a tolerance has other probabilities.
     """
 
     form: str
     link: Link = Link.IDENTITY
+    is_original: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +139,16 @@ class FastScorer:
         return self.classes_[self.class_indices(X)]
 
     def predict_proba(self, X: Any, *, exact: bool = True) -> npt.NDArray[Any]:
-        """Probabilities, one column per class; every tree is evaluated, so they are exact in either case.
+        """Probabilities, one column per class; every tree is evaluated.
+
+        They are the original's own, except where ``tolerance`` made the scorer of a smaller model: ``exact=False``
+        returns the smaller model's.
 
         Raises
         ------
         UnsupportedModelError
-            The model has no probabilities, or several classes and is CatBoost's.
+            The model has no probabilities, or several classes and is CatBoost's; or the scorer is that of a smaller
+            model and ``exact``.
         """
         rule, native = self.parts.probability, self.parts.native
         if rule.form == "none":
@@ -152,6 +159,12 @@ class FastScorer:
                     "predict_proba of the CatBoost model."
                 )
             raise UnsupportedModelError("This model has no probabilities; use predict or decision_function.")
+        if exact and not rule.is_original:
+            raise UnsupportedModelError(
+                "This scorer is that of a smaller model within a tolerance, whose probabilities are not the original's. "
+                "Use predict_proba of the original model, predict_proba(X, exact=False) for those of the smaller one, "
+                "or accelerate without tolerance=."
+            )
         if rule.form in ("softmax", "votes"):
             found = _softmax(self._scores(X, None), rule.form, native)
         else:

@@ -85,7 +85,12 @@ _FIELDS: dict[str, f.Reader] = {
             "accepts_missing": f.flag,
         }
     ),
-    "probability": f.record({"form": f.text(_FORMS), "link": f.text(Link.__members__)}),
+    "probability": lambda value, where: f.read(
+        value,
+        {"form": f.text(_FORMS), "link": f.text(Link.__members__)},
+        where,
+        optional={"is_original": f.flag},
+    ),
     "facts": f.mapping(f.anything),
 }
 _RECORDS = {"forest": FlatForest, "native": NativeSum, "exits": ExitPlan}
@@ -133,7 +138,11 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
             "sparse_zero_is_missing": schema.sparse_zero_is_missing,
             "accepts_missing": schema.accepts_missing,
         },
-        "probability": {"form": parts.probability.form, "link": parts.probability.link.name},
+        "probability": {
+            "form": parts.probability.form,
+            "link": parts.probability.link.name,
+            **({} if parts.probability.is_original else {"is_original": False}),
+        },
         "facts": {key: value for key, value in facts.items() if key not in _FIELDS},
     }
     return with_manifest(files, fields, facts, parts.classes)
@@ -238,7 +247,8 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
     _require(names is None or len(names) == forest["n_features"], "feature_names")
     _require(len(known) in (0, forest["n_features"]), "feature_categories")
     flat = FlatForest(**forest, **arrays["forest"])
-    probability = ProbabilityRule(manifest["probability"]["form"], Link[manifest["probability"]["link"]])
+    rule = manifest["probability"]
+    probability = ProbabilityRule(rule["form"], Link[rule["link"]], bool(rule.get("is_original", True)))
     cuts = arrays["native"]["cuts"]
     expected = len(cuts) + 1 if len(cuts) else (flat.n_outputs if flat.n_outputs > 1 else 0)
     _require(len(manifest["classes"]) == expected, f"{len(manifest['classes'])} classes, expected {expected}")

@@ -48,8 +48,8 @@ def test_a_saved_scorer_answers_alike_and_is_proved_again(name, tmp_path):
 
 def test_loading_imports_no_training_library_and_no_solver(saved):
     code = (
-        "import sys, time, numpy, pine_boost, pine_boost.scoring.scorer_folder; t = time.perf_counter();"
-        f"s = pine_boost.load_scorer({str(saved[2])!r}); t = time.perf_counter() - t;"
+        "import sys, numpy, pine_boost;"
+        f"s = pine_boost.load_scorer({str(saved[2])!r});"
         "s.predict(numpy.zeros((1, 4))), s.predict_proba(numpy.zeros((3, 4)));"
         "print([m for m in ('scipy', 'ortools', 'sklearn', 'xgboost', 'lightgbm', 'pandas') if m in sys.modules])"
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pine_boost
-from pine_boost import CertificateMismatch, InvalidInputError
+from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelError
 from pine_boost.budget import Budget
 from pine_boost.compression.fixed_sequence import allowed
 from pine_boost.compression.goal import Goal
@@ -231,6 +231,23 @@ def test_a_smaller_model_cannot_bring_other_labels_or_another_table(boosted: Any
         verdict = verify_scorer(model, tmp_path / name, X_val)
         assert not verdict.agrees
         assert f"{name} " in verdict.faults[0]
+
+
+def test_probabilities_of_a_smaller_model_are_not_called_exact(boosted: Any, tmp_path: Any) -> None:
+    model, X_fit, X_val, fresh = boosted
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.9, tolerance=0.3)
+    result.save(tmp_path / "scorer")
+    for scorer in (result.scorer, pine_boost.load_scorer(tmp_path / "scorer")):
+        with pytest.raises(UnsupportedModelError, match="smaller model"):
+            scorer.predict_proba(fresh)
+        smaller = scorer.predict_proba(fresh, exact=False)
+        assert not np.array_equal(smaller, model.predict_proba(fresh))
+        np.testing.assert_array_equal(smaller.argmax(axis=1), scorer.predict(fresh))
+    probability = replace(result.scorer.parts.probability, is_original=True)
+    forged = replace(result, scorer=type(result.scorer)(replace(result.scorer.parts, probability=probability)))
+    forged.save(tmp_path / "forged")
+    verdict = verify_scorer(model, tmp_path / "forged", X_val)
+    assert not verdict.agrees and "probabilities" in verdict.faults[0]
 
 
 def test_rows_that_cannot_carry_the_promise_are_refused(boosted: Any) -> None:
