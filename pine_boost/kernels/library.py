@@ -38,7 +38,9 @@ class ScorerStruct(ctypes.Structure):
         *_typed(_POINTER, "source_feature source_edge source_column source_code"),
         *_typed(_POINTER, "source_other source_missing source_known"),
         *_typed(_POINTER, "edge code code_state column_base column_nan column_zero"),
-        *_typed(_POINTER, "node root depth tree_set set_word word leaf_of_node leaf_offset tree_output quick quick_tree"),
+        *_typed(
+            _POINTER, "node root depth tree_set set_word word leaf_of_node leaf_offset tree_output quick quick_tree"
+        ),
         *_typed(_NUMBER, "sums_float32 native_width link n_cuts wins_ties intercept_last"),
         *_typed(_REAL, "divisor slope"),
         *_typed(_POINTER, "native_value native_intercept cut"),

@@ -86,10 +86,7 @@ _FIELDS: dict[str, f.Reader] = {
         }
     ),
     "probability": lambda value, where: f.read(
-        value,
-        {"form": f.text(_FORMS), "link": f.text(Link.__members__)},
-        where,
-        optional={"is_original": f.flag},
+        value, {"form": f.text(_FORMS), "link": f.text(Link.__members__)}, where, optional={"is_original": f.flag}
     ),
     "facts": f.mapping(f.anything),
 }

@@ -247,7 +247,8 @@ def test_probabilities_of_a_smaller_model_are_not_called_exact(boosted: Any, tmp
     forged = replace(result, scorer=type(result.scorer)(replace(result.scorer.parts, probability=probability)))
     forged.save(tmp_path / "forged")
     verdict = verify_scorer(model, tmp_path / "forged", X_val)
-    assert not verdict.agrees and "probabilities" in verdict.faults[0]
+    assert not verdict.agrees
+    assert "probabilities" in verdict.faults[0]
 
 
 def test_rows_that_cannot_carry_the_promise_are_refused(boosted: Any) -> None:
