@@ -161,7 +161,7 @@ class FastScorer:
             raise UnsupportedModelError("This model has no probabilities; use predict or decision_function.")
         if exact and not rule.is_original:
             raise UnsupportedModelError(
-                "This scorer is that of a smaller model within a tolerance, whose probabilities are not the original's. "
+                "This scorer has a smaller model within a tolerance; its probabilities differ from the original's. "
                 "Use predict_proba of the original model, predict_proba(X, exact=False) for those of the smaller one, "
                 "or accelerate without tolerance=."
             )
