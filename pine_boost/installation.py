@@ -23,12 +23,12 @@ from ortools.sat.python import cp_model
 from pine_boost._version import __version__
 from pine_boost.accelerate import accelerate_booster
 from pine_boost.budget import Budget
-from pine_boost.exporters.onnx import edge_rows
 from pine_boost.kernels.compiled import CompiledTrees
 from pine_boost.kernels.flat_forest import Link, NativeSum
 from pine_boost.kernels.library import load
 from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.model import reference
+from pine_boost.model.edge_rows import edge_rows
 from pine_boost.model.exact import LIGHTGBM_ZERO, PROGRAM_NOISE
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, Model

@@ -17,6 +17,7 @@ from pine_boost.certificate.claims import margins_claim
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export_trimmed
+from pine_boost.model.edge_rows import edge_values
 from pine_boost.model.exact import folding_band, largest_leaf
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.reach import Reach, Shrunk, find_reach, shrink
@@ -262,12 +263,7 @@ def _edge_rows(forest: Forest) -> FloatArray:
     random = np.random.default_rng(0)
     X = np.zeros((_REPLAYED_ROWS, forest.n_features))
     for feature in range(forest.n_features):
-        nodes = np.flatnonzero(forest.feature == feature)
-        numeric = forest.threshold[nodes[forest.kind[nodes] == SplitKind.NUMERIC]]
-        values = [numeric, np.nextafter(numeric, np.inf), np.nextafter(numeric, -np.inf), [0.0]]
-        for node in nodes[forest.kind[nodes] == SplitKind.CATEGORICAL]:
-            values.append(forest.categories_of(int(node)).astype(np.float64))
-            values.append([-1.0])
+        values: list[Any] = [edge_values(forest, feature), [0.0, -1.0]]
         if forest.accepts_missing:
             values.append([np.nan])
         X[:, feature] = random.choice(np.concatenate(values), _REPLAYED_ROWS)

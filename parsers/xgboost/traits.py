@@ -179,16 +179,10 @@ def _training(config: str) -> Any:
 def _facts(model: Model) -> dict[str, Any]:
     document: XGBoostDocument = model.document
     return {
-        "objective": _sorted(document.objective),
+        "objective": json.loads(json.dumps(document.objective, sort_keys=True)),
         "types": list(document.feature_types),
         "n_classes": document.n_classes,
     }
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return value
 
 
 TRAITS = Traits(

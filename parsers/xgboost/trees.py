@@ -46,6 +46,10 @@ def fault(where: str, found: str) -> MalformedModelError:
     return MalformedModelError(f"Invalid XGBoost file: {where} {found}. {REMEDY}.")
 
 
+# Fields of `Trees` with one entry per node that name no other node
+_COLUMNS = ("split_index", "condition", "default_left", "is_categorical", "base_weight", "loss_change", "sum_hessian")
+
+
 @dataclass(frozen=True, eq=False)
 class Trees:
     """Nodes of all trees; tree ``t`` owns ``offset[t]:offset[t + 1]``, its root first.
@@ -124,13 +128,7 @@ def take_nodes(trees: Trees, keep: BoolArray) -> Trees:
         offset=np.concatenate([[0], np.cumsum(kept_per_tree[kept_per_tree > 0])]),
         left=left,
         right=np.where(left < 0, -1, left + 1),
-        split_index=trees.split_index[keep],
-        condition=trees.condition[keep],
-        default_left=trees.default_left[keep],
-        is_categorical=trees.is_categorical[keep],
-        base_weight=trees.base_weight[keep],
-        loss_change=trees.loss_change[keep],
-        sum_hessian=trees.sum_hessian[keep],
+        **{name: getattr(trees, name)[keep] for name in _COLUMNS},
         category_offset=np.concatenate([[0], np.cumsum(category_count[keep])]),
         category=trees.category[np.repeat(keep, category_count)],
     )

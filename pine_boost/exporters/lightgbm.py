@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import Smaller, copy_value
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest, spread
-from pine_boost.model.trimming import Trimming
+from pine_boost.model.trimming import Trimming, kept_codes
 from pine_boost.native.predict import load_native
 from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
@@ -251,10 +251,7 @@ def _category_sets(
     """Return the 32-bit words of the set of each remaining categorical node, in order."""
     sets = []
     for node in inner[is_categorical]:
-        codes = forest.categories_of(int(node))
-        if trimming.category_kept is not None:
-            start, end = forest.category_offset[node : node + 2]
-            codes = codes[trimming.category_kept[start:end]]
+        codes = kept_codes(forest, trimming, int(node))
         bits = np.zeros(32 * (int(codes.max(initial=0)) // 32 + 1), dtype=np.uint8)
         bits[codes] = 1
         words = np.packbits(bits, bitorder="little").view("<u4").astype(np.int64)

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from pine_boost.errors import MissingDependencyError, UnsupportedModelError
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
 from pine_boost.exporters.treelite import LinkFunction, find_link, vote_link
+from pine_boost.model.edge_rows import edge_rows
 from pine_boost.model.exact import certain_distance, summation_band
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
-from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.tables.matrix import raw_values, to_matrix
 from pine_boost.tables.native import as_table
@@ -393,45 +393,6 @@ def _compare(
             f"{_words(forest, matrix[row])}. The converted model was not returned; it differs on "
             f"{int(wrong.sum())} of {len(wrong)} rows that were compared."
         )
-
-
-def edge_rows(forest: Forest, seed: int = 0) -> FloatArray:
-    """Return rows that contain every state of every feature, and both sides of every threshold."""
-    random = np.random.default_rng(seed)
-    space = build_space(forest)
-    possible = [
-        np.flatnonzero(axis.reachable) if axis.reachable is not None else np.arange(axis.n_states)
-        for axis in space.axes
-    ]
-    states = []
-    for feature, mine in enumerate(possible):
-        block = np.column_stack([random.choice(other, len(mine)) for other in possible])
-        block[:, feature] = mine
-        states.append(block)
-    rows = space.representative(np.concatenate(states))
-    edges = [rows]
-    for feature in range(forest.n_features):
-        values = _thresholds(forest, feature)
-        moved = rows[random.integers(len(rows), size=len(values))]
-        moved[:, feature] = values
-        edges.append(moved)
-    found = np.concatenate(edges)
-    usable: FloatArray = found[~np.isinf(found).any(axis=1)]  # not every library accepts infinities
-    return usable
-
-
-def _thresholds(forest: Forest, feature: int) -> FloatArray:
-    """Return the thresholds of a feature and their neighbours in the relevant float types."""
-    mine = (forest.feature == feature) & (forest.kind == SplitKind.NUMERIC)
-    at = np.unique(forest.threshold[mine])
-    at = at[np.abs(at) < np.finfo(np.float32).max]
-    beside = [at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)]
-    if forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
-        single = at.astype(np.float32)
-        beside += [np.nextafter(single, np.float32(side)).astype(np.float64) for side in (np.inf, -np.inf)]
-    if forest.comparison is Comparison.FLOAT32_LESS:  # the input itself is float32
-        beside = [value.astype(np.float32).astype(np.float64) for value in beside]
-    return np.concatenate(beside)
 
 
 def _words(forest: Forest, row: FloatArray) -> str:

@@ -329,7 +329,7 @@ def write_votes(model: Model, smaller: Smaller) -> Any:
     n_classes = len(forest.classes)
     if n_classes > 2:
         # -w / (K - 1) and n additions round by at most (n + 2) u W per class, the division by W
-        # by u W: two classes one unit apart must stay in order (parsers/sklearn/trees.py)
+        # by u W: two classes one unit apart must stay in order (parsers/sklearn/read.py)
         blur = (2 * len(weights_int) + 8) * _UNIT * float(weights_int.sum())
         if blur >= 1:
             raise InvalidInputError(

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import Smaller, copy_value
-from pine_boost.model.forest import Model
-from pine_boost.model.trimming import Trimming
+from pine_boost.model.forest import Forest, Model
+from pine_boost.model.trimming import Trimming, kept_codes
 from pine_boost.native.predict import load_native
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, with_intercept
@@ -45,7 +45,7 @@ def write_xgboost(model: Model, smaller: Smaller) -> Any:
     """
     document, trimming, forest = model.document, smaller.trimming, model.forest
     leaves = smaller.values[:, 0].astype(np.float32)
-    trees = trim_trees(document.trees, trimming, leaves)
+    trees = trim_trees(document.trees, forest, trimming, leaves)
     counts = np.unique(forest.tree_round[trimming.kept], return_counts=True)[1]
     smaller_document = replace(
         document,
@@ -79,11 +79,13 @@ def _finish(model: Model, document: XGBoostDocument) -> Any:
     return _copy_wrapper(model, document)
 
 
-def trim_trees(trees: Trees, trimming: Trimming, leaf_value: npt.NDArray[np.float32]) -> Trees:
+def trim_trees(trees: Trees, forest: Forest, trimming: Trimming, leaf_value: npt.NDArray[np.float32]) -> Trees:
     """Return the remaining nodes with their hessians, gains and weights, and new values at the leaves."""
     node, is_leaf = trimming.node, trimming.is_leaf
     is_categorical = trees.is_categorical[node] & ~is_leaf
-    category_offset, category = _take_categories(trees, trimming, is_categorical)
+    sets = [kept_codes(forest, trimming, int(own)) for own in node[is_categorical]]
+    count = np.zeros(len(node), dtype=np.int64)
+    count[is_categorical] = [len(codes) for codes in sets]
     return Trees(
         offset=trimming.offset,
         left=trimming.left,
@@ -95,25 +97,9 @@ def trim_trees(trees: Trees, trimming: Trimming, leaf_value: npt.NDArray[np.floa
         base_weight=trees.base_weight[node],
         loss_change=np.where(is_leaf, np.float32(0), trees.loss_change[node]),
         sum_hessian=trees.sum_hessian[node],
-        category_offset=category_offset,
-        category=category,
+        category_offset=np.concatenate([[0], np.cumsum(count)]),
+        category=np.concatenate([*sets, np.zeros(0, dtype=np.int64)]),
     )
-
-
-def _take_categories(
-    trees: Trees, trimming: Trimming, is_categorical: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    sets = []
-    for node in trimming.node[is_categorical]:
-        entries = slice(trees.category_offset[node], trees.category_offset[node + 1])
-        codes = trees.category[entries]
-        if trimming.category_kept is not None:
-            codes = codes[trimming.category_kept[entries]]
-        sets.append(codes)
-    count = np.zeros(len(trimming.node), dtype=np.int64)
-    count[is_categorical] = [len(codes) for codes in sets]
-    empty = np.zeros(0, dtype=np.int64)
-    return np.concatenate([[0], np.cumsum(count)]), np.concatenate([*sets, empty])
 
 
 def _load_booster(model: Model, document: XGBoostDocument, native: Any) -> Any:

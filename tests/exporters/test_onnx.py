@@ -9,8 +9,8 @@ import pytest
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
-from pine_boost.exporters.onnx import edge_rows as agreement_rows
 from pine_boost.exporters.onnx import require_agreement, to_onnx
+from pine_boost.model.edge_rows import edge_rows as agreement_rows
 from pine_boost.model.forest import Forest
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import predict_classes, predict_margins
