@@ -224,7 +224,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scoring", description=__doc__)
     add_data_options(parser, data.DATASETS)
-    parser.add_argument("--models", type=listed, default=list(MODELS), metavar="A,B")
+    parser.add_argument(
+        "--models", type=listed, default=list(MODELS), metavar="A,B", help=f"others: {', '.join(CATBOOST)}"
+    )
     parser.add_argument("--batches", type=lambda text: [int(word) for word in listed(text)], default=list(BATCHES))
     parser.add_argument("--compiled", action="store_true", help="tl2cgen too; it compiles for seconds to minutes")
     parser.add_argument(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pine_boost
+from pine_boost.committee import CommitteeResult
 from pine_boost.fleet.run import FleetResult
 from pine_boost.installation import Installation
 from pine_boost.notebooks import table_html, text_html
@@ -21,7 +22,7 @@ RESULTS = [
     *(pine_boost.PruneResult, pine_boost.CompressResult, pine_boost.AccelerateResult, pine_boost.SimplifyResult),
     *(pine_boost.SweepResult, pine_boost.AlphaSelection, pine_boost.Survey, pine_boost.Evaluation),
     *(pine_boost.Verification, pine_boost.CompressionVerification, ScorerVerification, FleetResult),
-    *(WrappedResult, ModelComparison, Installation),
+    *(CommitteeResult, WrappedResult, ModelComparison, Installation),
 ]
 
 
