@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost import kernels
-from pine_boost.budget import Budget, Step, until_ctrl_c
+from pine_boost.budget import Budget, Step, StopReason, until_ctrl_c
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, scorer_claim, statement_claim
 from pine_boost.committee import accelerate_committee, committee_of
@@ -228,6 +228,7 @@ def accelerate_booster(
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         **({"validation": statement} if statement else {}),
         **({"truncation": truncation} if truncation else {}),
+        **({"stopped": str(StopReason.INTERRUPTED)} if budget.is_interrupted else {}),
     }
     return AccelerateResult(
         scorer=FastScorer(parts),
@@ -365,7 +366,8 @@ def _accelerate_compressed(
     statement = {name: getattr(record, name) for name in (*_STATED, "compressed_digest")}
     statement |= {name: [asdict(entry) for entry in getattr(record, name)] for name in ("segments", "path")}
     claim = statement_claim(record.status, statement, record.thresholds, result.claim, keeps_class=record.keeps_class)
-    facts = {**result.facts, "model_digest": record.original_digest, "status": record.status, "claim": claim}
+    stopped = {"stopped": record.stopped} if record.stopped == StopReason.INTERRUPTED else {}
+    facts = {**result.facts, **stopped, "model_digest": record.original_digest, "status": record.status, "claim": claim}
     works = [record.work_before, result.facts["work_per_row"][1]]
     parts = result.scorer.parts
     parts = replace(parts, probability=replace(parts.probability, is_original=False))

@@ -245,7 +245,8 @@ class Budget:
 
     def after_ctrl_c(self) -> Budget:
         """What is left after Ctrl-C: a second."""
-        return replace(self.within(SECONDS["after Ctrl-C"]), is_interrupted=True)
+        deadline = min(self.deadline, time.monotonic() + SECONDS["after Ctrl-C"])
+        return replace(self, deadline=deadline, is_interrupted=True)
 
     def with_effort(self, effort: Effort) -> Budget:
         """The same time, another effort."""

@@ -557,7 +557,8 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
 def _was_interrupted(result: Any) -> bool:
     """Whether Ctrl-C ended the search, whatever it had found by then."""
     ended = getattr(result, "record", getattr(result, "search", None))
-    return bool(getattr(ended, "interrupted", False)) or str(getattr(ended, "stopped", "")) == "interrupted"
+    stopped = getattr(ended, "stopped", getattr(result, "facts", {}).get("stopped", ""))
+    return bool(getattr(ended, "interrupted", False)) or str(stopped) == "interrupted"
 
 
 def _read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:

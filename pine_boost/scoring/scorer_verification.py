@@ -49,7 +49,7 @@ _TRUNCATION: dict[str, f.Reader] = {"tolerance": f.number(0.0), "trees": f.seque
 
 # fields of a manifest that nobody could find again, and that no claim rests on
 HOW_IT_WAS_MADE = (
-    *("pine_boost", "work", "work_rows", "work_per_row", "kernel", "versions", "date"),
+    *("pine_boost", "work", "work_rows", "work_per_row", "kernel", "versions", "stopped", "date"),
     *("n_fit", "segments", "path and compressed_digest of a validation"),
 )
 # how a table is read and what a margin means: the same for a model and a smaller one made of it

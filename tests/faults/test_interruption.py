@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -16,8 +17,9 @@ import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
-from pine_boost import accelerate_booster, compress_booster, prune_booster, sweep, verify_compression
+from pine_boost import accelerate_booster, compress_booster, load_scorer, prune_booster, sweep, verify_compression
 from pine_boost.budget import SECONDS, Budget
+from pine_boost.cli import main
 from pine_boost.native.predict import predict_classes
 from pine_boost.proof.cpsat.solver import Stop, finishing, solve, solve_each
 
@@ -202,8 +204,20 @@ def test_ctrl_c_while_a_scorer_is_made_returns_one_that_may_be_claimed(boosted, 
     assert len(left) >= 2
     assert max(left[1:]) <= SECONDS["after Ctrl-C"]
     assert result.status in (("VALIDATED", "NOT_VALIDATED") if options else ("CERTIFIED",))
+    assert result.facts["stopped"] == "interrupted"
     same = np.mean(result.scorer.predict(X) == model.predict(X))
     assert same >= (0.95 if result.status == "VALIDATED" else 1.0)
+
+
+def test_the_command_that_was_interrupted_writes_its_scorer_and_says_so(boosted, monkeypatch, tmp_path, capsys):
+    model, X = boosted
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(model))
+    _press_in(monkeypatch, "pine_boost.accelerate.proved_plan")
+    arguments = ["accelerate", str(tmp_path / "model.pkl"), "--trust-pickle", "-o", str(tmp_path / "scorer")]
+    assert main(arguments) == 130
+    assert "interrupted; wrote a scorer" in capsys.readouterr().err
+    assert np.array_equal(load_scorer(tmp_path / "scorer").predict(X), model.predict(X))
+    assert main(["verify", str(tmp_path / "model.pkl"), str(tmp_path / "scorer"), "--trust-pickle"]) == 0
 
 
 def test_a_second_ctrl_c_is_raised(boosted, monkeypatch):
