@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.accuracy import table as accuracy_table
 from benchmarks.data import ROOT
+from benchmarks.defaults import table as compression_table
 from benchmarks.frames import Rows, markdown, texts, values
 from benchmarks.glance import DEFAULT, SMALL
 from benchmarks.guarded import HEADER as GUARDED_HEADER
@@ -155,6 +156,12 @@ def catboost_scored(results: Path) -> str:
     return scored(results, "catboost_scoring.csv")
 
 
+def catboost_compressed(results: Path) -> str:
+    """What compress_booster makes of CatBoost with 100 trees."""
+    rows = read_rows(results / "catboost_compression.csv")
+    return _sourced(compression_table(rows) if rows else "", results, "defaults", "catboost_compression.csv")
+
+
 def validated_scored(results: Path) -> str:
     """Work, changed classes and speed of validated scorers on fresh rows."""
     rows = read_rows(results / "validated_scoring.csv")
@@ -214,6 +221,7 @@ DOCS = (
     Block("docs/fast-scoring.md", "proved scorers", scored),
     Block("docs/fast-scoring.md", "validated scorers", validated_scored),
     Block("docs/libraries/catboost.md", "scorers of CatBoost", catboost_scored),
+    Block("docs/libraries/catboost.md", "compressed models of CatBoost", catboost_compressed),
     Block("docs/comparison.md", "kept accuracy", kept_accuracy),
     Block("docs/fast-scoring.md", "served scorers", served),
     Block("docs/fleet.md", "fleets", fleet),
