@@ -16,6 +16,7 @@ from importlib import metadata
 from typing import Annotated, Any
 
 from pine_boost import json_fields as f
+from pine_boost import kernels
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, path_of, read_limited, write_file
@@ -244,8 +245,8 @@ class Certificate:
 
 
 def library_versions(library: str) -> dict[str, str]:
-    """Versions of everything that took part."""
-    versions = {"pine_boost": __version__, "python": platform.python_version()}
+    """Versions of everything that took part, and which kernel ran."""
+    versions = {"pine_boost": __version__, "python": platform.python_version(), "kernel": kernels.name()}
     for name in ("numpy", "scipy", "ortools", *traits_of(library).packages):
         if (installed := _installed_version(name)) is not None:
             versions[name] = installed

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import prune_booster
+from pine_boost import kernels, prune_booster
 from pine_boost.certificate.certificate import Certificate, Status, library_versions
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
@@ -338,4 +338,5 @@ def test_saved_region_has_the_fingerprint(tmp_path: Path) -> None:
 def test_versions_and_plain_data() -> None:
     assert "lightgbm" not in library_versions("xgboost")
     assert "scikit-learn" in library_versions("sklearn")
+    assert library_versions("xgboost")["kernel"] == kernels.name()
     assert json.dumps(asdict(_result().certificate))  # nothing but plain numbers and text
