@@ -29,7 +29,6 @@ from pine_boost.certificate.claims import (
     unsearched_reason,
 )
 from pine_boost.certificate.consistency import region_fields, write_bound
-from pine_boost.certificate.serving import serving_margin
 from pine_boost.certificate.tree_matching import require_same_margins
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export, export_trimmed
@@ -42,7 +41,7 @@ from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.standalone_margin import find_margin
+from pine_boost.proof.standalone_margin import find_margin, serving_margin
 from pine_boost.region.fitting import FittedRegion, every_input
 from pine_boost.region.margins import ServingMargin
 from pine_boost.region.region import Region

@@ -6,6 +6,7 @@ Models, region and certificate go in; a CertificateMismatch names the first thin
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ from pine_boost.model.states import StateSpace, build_space
 from pine_boost.model.trimming import leaf_count, pass_down
 from pine_boost.parsers.traits import describe
 from pine_boost.proof.bound import Bound, Cut, check_bound
-from pine_boost.proof.problem import Problem
+from pine_boost.proof.problem import Problem, required_int
+from pine_boost.proof.standalone_margin import distance_of
+from pine_boost.region.margins import ServingMargin
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import TreeCost
 from pine_boost.tables.schema import schema_of
@@ -343,3 +346,43 @@ def _is_lacking(name: str, *models: Model) -> bool:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def require_serving(
+    problem: Problem, matched: MatchedTrees, certificate: Certificate, region: Region
+) -> ServingMargin | None:
+    """Check that the numbers of a serving margin follow from one another; None without one."""
+    stated = certificate.serving
+    if stated is None:
+        return None
+    pruned = matched.pruned
+    if certificate.delta is None:
+        raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
+    if stated.pruned_digest != certificate.pruned_digest:
+        raise CertificateMismatch("The serving margin is of another model than the pruned one.")
+    if (stated.region_digest, stated.tau) != (region.tables_digest, region.tau):
+        raise CertificateMismatch("The serving margin was proved in another region.")
+    if stated.n_cal != region.n_cal:
+        raise CertificateMismatch("The serving margin was counted on another number of rows than 'n_cal'.")
+    if stated.distance != distance_of(stated.units, pruned.grid):
+        raise CertificateMismatch("The serving margin is not its number of grid units.")
+    if stated.units < required_int(problem.forest, pruned.grid)[1]:
+        raise CertificateMismatch("The serving margin is nearer than the model's own rounding.")
+    _require_near_grid(matched)
+    methods: dict[str, set[str]] = {question.name: set() for question in problem.questions}
+    for question, method in stated.proofs:
+        methods.setdefault(question, set()).add(method)
+    if len(methods) != len(problem.questions) or min(map(len, methods.values())) < 2:
+        raise CertificateMismatch("The serving margin needs two proofs of every question.")
+    return stated
+
+
+def _require_near_grid(matched: MatchedTrees) -> None:
+    """The one unit of `distance_of` must hold the rounding of the cut and that of the leaves."""
+    per_side = 1 if matched.pruned.forest.n_outputs == 1 else 2
+    off = matched.deviation * per_side * 2**matched.pruned.grid
+    if off + Fraction(1, 2) > 1:
+        raise CertificateMismatch(
+            f"The serving margin leaves half a grid unit for the rounding of the pruned model, "
+            f"whose margin may be off by {float(off):.3g}."
+        )

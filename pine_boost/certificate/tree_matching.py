@@ -210,13 +210,13 @@ class _Originals:
         ours_leaves, theirs_leaves = [], []
         same = bool(forest.tree_output[ours] == smaller.tree_output[theirs])
         while same and len(a):
-            here = np.where(_same_splits(forest, a, smaller, b), a, self.instead[a])
+            here = np.where(same_splits(forest, a, smaller, b), a, self.instead[a])
             self.passed[a] = here
             leaf = smaller.kind[b] == SplitKind.LEAF
             ours_leaves.append(here[leaf])
             theirs_leaves.append(b[leaf])
             a, b = here[~leaf], b[~leaf]
-            same = bool(_same_splits(forest, a, smaller, b).all())
+            same = bool(same_splits(forest, a, smaller, b).all())
             a = np.concatenate([forest.left[a], forest.right[a]])
             b = np.concatenate([smaller.left[b], smaller.right[b]])
         if not same:
@@ -227,15 +227,14 @@ class _Originals:
         return np.concatenate(ours_leaves), np.concatenate(theirs_leaves)
 
 
-def _same_splits(original: Forest, a: IntArray, smaller: Forest, b: IntArray) -> BoolArray:
-    """Which nodes are the same split."""
-    same = original.kind[a] == smaller.kind[b]
-    for name in ("feature", "threshold", "default_left", "missing", "set_left"):
+def same_splits(original: Forest, a: IntArray, smaller: Forest, b: IntArray) -> BoolArray:
+    """Whether every input goes the same way at two nodes, or both are leaves."""
+    same = np.ones(len(a), dtype=bool)
+    for name in ("kind", "feature", "threshold", "default_left", "missing", "set_left"):
         same &= getattr(original, name)[a] == getattr(smaller, name)[b]
-    for place in np.flatnonzero(same & (smaller.kind[b] == SplitKind.CATEGORICAL)):
-        sets = original.categories_of(int(a[place])), smaller.categories_of(int(b[place]))
-        same[place] = np.array_equal(*sets)
-    return np.asarray(same)
+    for i in np.flatnonzero(same & (original.kind[a] == SplitKind.CATEGORICAL)):
+        same[i] = np.array_equal(original.categories_of(int(a[i])), smaller.categories_of(int(b[i])))
+    return same
 
 
 def _to_grid(numbers: np.ndarray, grid: int) -> IntArray:

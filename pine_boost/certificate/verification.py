@@ -23,8 +23,8 @@ from pine_boost.certificate.consistency import (
     require_consistent,
     require_interchangeable,
     require_one_result,
+    require_serving,
 )
-from pine_boost.certificate.serving import count_sure, prove_serving, require_serving
 from pine_boost.certificate.tree_matching import match_trees, require_decisive, require_same_margins
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.exact import off_rounding
@@ -33,13 +33,12 @@ from pine_boost.model.routing import route
 from pine_boost.notebooks import displayed
 from pine_boost.options import SCORE_NAMES
 from pine_boost.proof.boxes.branch_and_bound import prove_in_boxes
-from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.prover import Prover, find_undecided
 from pine_boost.proof.cpsat.solver import SolverSetting
-from pine_boost.proof.enclosures import Enclosure, enclosures
 from pine_boost.proof.enumeration import prove_listed, prove_walked
-from pine_boost.proof.problem import Problem, build_problem
+from pine_boost.proof.problem import Enclosure, Problem, build_problem, enclosures
 from pine_boost.proof.question import Answer, Proof
-from pine_boost.proof.undecided import find_undecided
+from pine_boost.proof.standalone_margin import count_sure, prove_serving
 from pine_boost.region.conformal import calibrate, indifference_delta
 from pine_boost.region.margins import ServingMargin, float_margins
 from pine_boost.region.region import Region

@@ -1,6 +1,9 @@
-"""The one thing about a compression that is proved for every input: how far from the decision a class can change.
+"""How far from its decision the original can be on an input whose class a smaller model changes, for every input.
 
-It is reported beside the statistic and is not part of it.
+The one thing about a compression that is proved; it is reported beside the statistic and is no part of it. Let f and g
+be the sides of the original and the smaller model. On a changed input g is at most its rounding error, so for every
+weight w >= 0: f <= (f - w g) + w * (rounding of g). The first part is at most the sum over trees of its largest leaf
+value. Which trees are compared makes the distance tight, never wrong.
 """
 
 from __future__ import annotations
@@ -9,13 +12,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
-from pine_boost.certificate.tree_matching import require_same_reading
+import numpy as np
+
+from pine_boost.certificate.tree_matching import require_same_reading, same_splits
 from pine_boost.errors import CertificateMismatch
-from pine_boost.model.forest import Forest
-from pine_boost.proof.class_distance import ClassDistance, class_distance
+from pine_boost.model import exact
+from pine_boost.model.forest import Forest, IntArray
+from pine_boost.model.rules import SplitKind
+from pine_boost.proof.question import questions_of
 
 _DIGITS = 6  # significant ones that are kept, rounded up
+_WEIGHT_UNIT = 8  # weights are multiples of 1 / _WEIGHT_UNIT
+_WEIGHTS = tuple(range(17))  # 0 gives the largest margin that the original can have
+_MOST_PAIRS = 2_000_000  # pairs of leaves
+_MOST_SUMS = 100_000_000  # pairs of leaves x questions x weights: a second
 
 
 @dataclass(frozen=True)
@@ -67,3 +79,141 @@ def rounded_up(number: Fraction) -> Fraction:
     n_steps = math.ceil(number / step)
     rounded = float(n_steps * step)
     return Fraction(rounded if rounded >= number else float((n_steps + 1) * step))
+
+
+@dataclass(frozen=True)
+class ClassDistance:
+    """Beyond ``distance`` no class changes; ``largest`` is the largest distance the original can have."""
+
+    distance: Fraction
+    largest: Fraction
+
+    @property
+    def says_something(self) -> bool:
+        """Whether the original can be farther from its decision, as far as its leaves show."""
+        return self.distance < self.largest
+
+
+def class_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ClassDistance | None:
+    """The smallest distance that one of the weights proves.
+
+    None for models without classes, if it would take too long, or if ``compared`` does not name a tree of the
+    original for each tree of the smaller model that splits.
+
+    Parameters
+    ----------
+    original, smaller : Forest
+        They must read inputs the same way (`require_same_reading`) and have equally many cuts.
+    compared : sequence of int
+        The original's tree to compare with, for every tree of the smaller model that splits, in ascending order.
+    """
+    questions = questions_of(original)
+    if not questions or not _names_trees(original, smaller, compared):
+        return None
+    pairs = _leaf_pairs(original, smaller, compared)
+    if pairs is None or len(pairs.ours) * len(questions) * len(_WEIGHTS) > _MOST_SUMS:
+        return None
+    scale = min(exact.finest_scale(original), exact.finest_scale(smaller))
+    ours = exact.to_units(original.leaf_vectors(), scale)
+    theirs = exact.to_units(smaller.leaf_vectors(), scale)
+    constants = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) == 1]
+    ours_fixed = exact.to_units(original.intercept, scale)
+    theirs_fixed = exact.to_units(smaller.intercept, scale) + theirs[constants].sum(axis=0)
+    theirs = np.concatenate([theirs, np.zeros((1, theirs.shape[1]), dtype=np.int64)])
+    rounding_ours, rounding_theirs = _rounding(original, smaller, scale)
+    distances, reaches = [], []
+    for question in questions:
+        f, g = question.side(ours)[pairs.ours], question.side(theirs)[pairs.theirs]
+        cuts = (question.cut_side(original.decision), question.cut_side(smaller.decision))
+        tried = []
+        for weight in _WEIGHTS:
+            # |f| and |g| are below 2**50 (finest_scale): no product leaves int64
+            largest = np.maximum.reduceat(_WEIGHT_UNIT * f - weight * g, pairs.starts)
+            total = sum(int(one) for one in largest)
+            total += _WEIGHT_UNIT * question.side_of(ours_fixed)
+            total -= weight * question.side_of(theirs_fixed)
+            share = Fraction(weight, _WEIGHT_UNIT)
+            real = Fraction(total, _WEIGHT_UNIT) / Fraction(2) ** scale
+            tried.append(real - cuts[0] + rounding_ours + share * (cuts[1] + rounding_theirs))
+        distances.append(min(tried))
+        reaches.append(tried[0])
+    least = Fraction(original.decision.guard)  # nearer to the cut, the original's class is not certain
+    return ClassDistance(max(least, *distances), max(reaches))
+
+
+def _rounding(original: Forest, smaller: Forest, scale: int) -> tuple[Fraction, Fraction]:
+    """How far the native side of each model may be from the integers, as a margin.
+
+    Leaves and intercepts are off by half a unit each, native sums by `exact.summation_band`, and a gap between two
+    outputs by twice both. On a changed input the smaller model's side is at most its guard.
+    """
+    n_sums = 1 if original.n_outputs == 1 else 2
+    ours, theirs = (
+        n_sums * (Fraction(forest.n_trees + 1, 2) / Fraction(2) ** scale + Fraction(exact.summation_band(forest)))
+        for forest in (original, smaller)
+    )
+    return ours, theirs + Fraction(smaller.decision.guard)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of leaves, one of each model, that one input may reach, sorted by tree of the original.
+
+    A tree without a partner is paired with an extra leaf of value 0 after the smaller model's last node.
+    """
+
+    ours: IntArray
+    theirs: IntArray
+    starts: IntArray
+
+
+def _names_trees(original: Forest, smaller: Forest, compared: Sequence[int]) -> bool:
+    n_splitting = np.count_nonzero(np.diff(smaller.tree_offset) > 1)
+    ends = (-1, *compared, original.n_trees)
+    ascending = all(before < after for before, after in pairwise(ends))
+    return n_splitting == len(compared) and ascending
+
+
+def _leaf_pairs(original: Forest, smaller: Forest, compared: Sequence[int]) -> _Pairs | None:
+    """Walk pairs of trees from their roots; None if there are too many pairs.
+
+    At equal splits both go down together, otherwise one of them goes down both ways. Every pair that an input can
+    reach is found, and possibly more.
+    """
+    nothing = smaller.n_nodes
+    kind = np.append(smaller.kind, SplitKind.LEAF)
+    tree = np.arange(original.n_trees)
+    a, b = original.tree_offset[:-1], np.full(original.n_trees, nothing)
+    b[list(compared)] = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) > 1]
+    found: list[tuple[IntArray, IntArray, IntArray]] = []
+    n_found = 0
+    while len(tree):
+        ours_end, theirs_end = original.kind[a] == SplitKind.LEAF, kind[b] == SplitKind.LEAF
+        ended = ours_end & theirs_end
+        found.append((tree[ended], a[ended], b[ended]))
+        n_found += int(ended.sum())
+        if n_found + len(tree) > _MOST_PAIRS:
+            return None
+        together = np.zeros(len(tree), dtype=bool)
+        inside = np.flatnonzero(~ours_end & ~theirs_end)
+        together[inside] = same_splits(original, a[inside], smaller, b[inside])
+        ours_only = ~ours_end & ~together
+        theirs_only = ours_end & ~theirs_end
+        steps = [
+            (
+                tree[chosen],
+                original_side[a[chosen]] if ours_go else a[chosen],
+                smaller_side[b[chosen]] if theirs_go else b[chosen],
+            )
+            for chosen, ours_go, theirs_go in (
+                (together, True, True),
+                (ours_only, True, False),
+                (theirs_only, False, True),
+            )
+            for original_side, smaller_side in ((original.left, smaller.left), (original.right, smaller.right))
+        ]
+        tree, a, b = (np.concatenate(parts) for parts in zip(*steps, strict=True))
+    tree, a, b = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.argsort(tree, kind="stable")
+    starts = np.searchsorted(tree[order], np.arange(original.n_trees))
+    return _Pairs(a[order], b[order], starts)

@@ -6,18 +6,28 @@ model's although the pruned model is that sure? Any proved margin is valid; a sm
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.budget import Budget
-from pine_boost.model.forest import PrunedForest
+from pine_boost.budget import SHARES, Budget
+from pine_boost.errors import CertificateMismatch
+from pine_boost.model.digest import forest_digest
+from pine_boost.model.forest import Forest, PrunedForest
+from pine_boost.model.states import States
+from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.solver import SolverSetting
+from pine_boost.proof.enumeration import prove_listed
 from pine_boost.proof.problem import Problem, required_int, restated
 from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.two_proofs import first_proof, second_proof
+from pine_boost.region.margins import ServingMargin
+from pine_boost.region.region import Region
+from pine_boost.tables.rows import KnownStates
 
 _TRIALS = 14
 _CLOSE = 32  # stop once the margin is known to one part in 32
@@ -26,6 +36,7 @@ _CLOSE = 32  # stop once the margin is known to one part in 32
 _PROOF_EFFORT = 0.3
 _MOST_UNANSWERED = 2
 _MOST_QUESTIONS = 200
+_MOST_BOXES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,3 +130,74 @@ def _never_reached(asked: Problem, pruned: PrunedForest) -> int:
         lowest = int(least.sum()) + question.side_of(pruned.intercept_int)
         largest = max(largest, int(needed[question.index]) - lowest)
     return largest + 1
+
+
+def distance_of(units: int, grid: int) -> float:
+    """A margin in grid units as a distance from the decision.
+
+    One unit more: a cut that is no multiple of the grid was rounded to one, by half a unit.
+    """
+    return float(np.ldexp(units + 1, -grid))
+
+
+def serving_margin(
+    margin: StandaloneMargin, grid: int, region: Region, pruned: Forest, cal: KnownStates
+) -> ServingMargin:
+    """The record of a margin, with the calibration rows that pass it counted."""
+    record = ServingMargin(
+        pruned_digest=forest_digest(pruned),
+        region_digest=region.tables_digest,
+        tau=region.tau,
+        distance=distance_of(margin.units, grid),
+        units=margin.units,
+        proofs=tuple((proof.question.name, proof.method) for proof in margin.proofs),
+    )
+    n_cal, n_inside = count_sure(record, region, pruned, cal)
+    return replace(record, n_cal=n_cal, n_inside=n_inside)
+
+
+def count_sure(record: ServingMargin, region: Region, pruned: Forest, cal: KnownStates) -> tuple[int, int]:
+    """Calibration rows, and those that are plausible and pass the margin."""
+
+    def inside(states: States) -> int:
+        is_sure = record.is_sure_of(pruned, region.space, states)
+        return int(np.count_nonzero(region.tables.contains(states) & is_sure))
+
+    return cal.n_rows, sum(cal.map_states(region.space, inside))
+
+
+def prove_serving(
+    problem: Problem, pruned: PrunedForest, units: int, settings: tuple[SolverSetting, ...], budget: Budget
+) -> bool:
+    """Prove a serving margin again; False where the time ran out.
+
+    Raises
+    ------
+    CertificateMismatch
+        An input breaks it.
+    """
+    asked = serving_problem(problem, units)
+    for proof in _answers(asked, pruned, settings, budget):
+        if proof.answer is Answer.FOUND:
+            raise CertificateMismatch(f"The serving margin does not hold: an input breaks it ({proof.question.name}).")
+        if proof.answer is Answer.UNKNOWN:
+            return False
+    return True
+
+
+def _answers(
+    asked: Problem, pruned: PrunedForest, settings: tuple[SolverSetting, ...], budget: Budget
+) -> Iterator[Proof]:
+    """Every input where they are few, else boxes, else CP-SAT."""
+    prover = Prover(asked)
+    listing = prover.listing(budget)
+    if listing is not None:
+        yield from prove_listed(asked, pruned, listing)
+        return
+    for question in asked.questions:
+        proof = prove_boxes(
+            asked, pruned, question, max_boxes=_MOST_BOXES, budget=budget.share(SHARES["margin by boxes"])
+        )
+        if proof.answer is Answer.UNKNOWN:
+            proof = prover.prove(pruned, [question], settings, budget)[0]
+        yield proof

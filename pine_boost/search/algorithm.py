@@ -18,8 +18,8 @@ from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.bound import fewest_units
+from pine_boost.proof.cpsat.prover import find_undecided
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.undecided import find_undecided
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.oracle import Verdict

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from pine_boost.budget import SHARES, Budget, StopReason
 from pine_boost.model.states import States
 from pine_boost.proof.cpsat.solver import finishing
-from pine_boost.proof.enclosures import Enclosure, enclosures
-from pine_boost.proof.problem import Problem
+from pine_boost.proof.problem import Enclosure, Problem, enclosures
 from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound, search
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.deduplicated_trees import deduplicate_trees

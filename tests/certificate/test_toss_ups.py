@@ -18,7 +18,7 @@ from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, loa
 from pine_boost.certificate import verification
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import claim_of, rests_on, serving_of, sureness_of
-from pine_boost.certificate.serving import require_serving
+from pine_boost.certificate.consistency import require_serving
 from pine_boost.certificate.tree_matching import match_trees, require_decisive
 from pine_boost.cli.verify import _CODES
 from pine_boost.model.digits import rounded_up
