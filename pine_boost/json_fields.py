@@ -12,6 +12,8 @@ import re
 import reprlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
+from enum import Enum
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -225,6 +227,20 @@ def scalar(value: Any, where: str) -> str | int | float | bool:
     return readers[type(value)](value, where)  # type: ignore[no-any-return]
 
 
+Scalar = Annotated[str | int | float | bool, scalar]
+
+
+def member_of(kind: type[Enum]) -> Reader:
+    """The name of a member of an enumeration, as the member."""
+    name = text(kind.__members__)
+    return lambda value, where: kind[name(value, where)]
+
+
+def nan_as_null(value: Any, where: str) -> float:
+    """A finite number, or null for NaN."""
+    return math.nan if value is None else float(number()(value, where))
+
+
 def optional(reader: Reader) -> Reader:
     """Null, read as None, or what ``reader`` accepts."""
     return lambda value, where: None if value is None else reader(value, where)
@@ -278,6 +294,8 @@ def _reader_of(hint: Any) -> Reader:
         return sequence(_reader_of(inner[0]), None if inner[1] is ... else len(inner))
     if origin is Mapping:
         return mapping(_reader_of(inner[1]))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return member_of(hint)
     readers = {str: text(), bool: flag, int: integer(), float: number()}
     return readers[hint] if hint in readers else record_of(hint)
 
@@ -357,6 +375,16 @@ def flags(length: int) -> Reader:
         return np.array([character == "1" for character in value], dtype=bool)
 
     return check
+
+
+def write_scalars(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are no arrays: enumerations by name, NaN as null."""
+    found = {entry.name: getattr(record, entry.name) for entry in fields(record)}
+    return {
+        name: value.name if isinstance(value, Enum) else None if value != value else value
+        for name, value in found.items()
+        if not isinstance(value, np.ndarray)
+    }
 
 
 def write_float(value: float) -> float | str:

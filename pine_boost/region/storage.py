@@ -26,7 +26,7 @@ from pine_boost.region.region_ladder import RegionLadder
 from pine_boost.region.score_tables import ForbiddenPair, PairTable, RegionTables, ScoreTables, TreeCost
 from pine_boost.region.scores.fit_score import check_tables
 from pine_boost.tables.overlap import Overlap
-from pine_boost.tables.schema import InputSchema
+from pine_boost.tables.schema import InputSchema, schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
     from pine_boost.region.region import Region
@@ -69,7 +69,7 @@ def region_to_json(region: Region) -> dict[str, Any]:
     """Plain JSON data of a region."""
     tables, overlap, nesting = region.tables, region.overlap, region.nesting
     fields = {
-        "schema": _schema_to_json(region.schema),
+        "schema": schema_to_json(region.schema),
         "space": space_to_json(region.space),
         "domain": {
             "allowed": [f.write_flags(allowed) for allowed in tables.allowed],
@@ -134,7 +134,8 @@ def region_fields(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(data: dict[str, Any]) -> dict[str, Any]:
     tau, delta, nesting, overlap = (data[name] for name in ("tau", "delta", "nesting", "overlap"))
-    schema = _schema_from_json(data.pop("schema"))
+    schema = schema_from_json(data.pop("schema"), "schema")
+    require(0 < schema.n_features <= 2**22, "'schema.n_features' is 0 or too large")
     space = _space_from_json(data.pop("space"), schema)
     require(space.comparison is schema.comparison, "schema and space compare differently")
     score = data.pop("score")
@@ -155,47 +156,6 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
         require(falls, "'nesting.delta' rises or does not end with 0")
     tables = _domain_from_json(data.pop("domain"), space, score, data.pop("tau"))
     return {**data, "schema": schema, "space": space, "score_tables": score, "tables": tables}
-
-
-def _schema_to_json(schema: InputSchema) -> dict[str, Any]:
-    categories = [
-        None if known is None else [f.write_category(category) for category in known]
-        for known in schema.feature_categories
-    ]
-    return {
-        "n_features": schema.n_features,
-        "feature_names": None if schema.feature_names is None else list(schema.feature_names),
-        "feature_categories": categories,
-        "library": schema.library,
-        "comparison": schema.comparison.name,
-        "category_rule": schema.category_rule.name,
-        "missing_value": None if np.isnan(schema.missing_value) else schema.missing_value,
-        "sparse_zero_is_missing": schema.sparse_zero_is_missing,
-        "accepts_missing": schema.accepts_missing,
-    }
-
-
-_SCHEMA: dict[str, f.Reader] = {
-    "n_features": f.integer(1, 2**22),
-    "feature_names": f.optional(f.sequence(f.text())),
-    "feature_categories": f.sequence(f.optional(f.sequence(f.scalar))),
-    "library": f.text(),
-    "comparison": f.text(Comparison.__members__),
-    "category_rule": f.text(CategoryRule.__members__),
-    "missing_value": f.optional(f.number()),
-    "sparse_zero_is_missing": f.flag,
-    "accepts_missing": f.flag,
-}
-
-
-def _schema_from_json(section: Any) -> InputSchema:
-    data = f.read(section, _SCHEMA, "schema")
-    n_features, names = data["n_features"], data["feature_names"]
-    require(names is None or len(names) == n_features, "'schema.feature_names' has another length")
-    require(len(data["feature_categories"]) in (0, n_features), "'schema.feature_categories' has another length")
-    missing = data["missing_value"]
-    enums = {"comparison": Comparison[data["comparison"]], "category_rule": CategoryRule[data["category_rule"]]}
-    return InputSchema(**{**data, **enums, "missing_value": np.nan if missing is None else missing})
 
 
 def _position(n_features: int) -> f.Reader:
@@ -254,16 +214,16 @@ def space_to_json(space: StateSpace) -> dict[str, Any]:
 def _space_from_json(section: Any, schema: InputSchema) -> StateSpace:
     """The state space of a region file, every state accounted for."""
     table: dict[str, f.Reader] = {
-        "comparison": f.text(Comparison.__members__),
-        "category_rule": f.text(CategoryRule.__members__),
+        "comparison": f.member_of(Comparison),
+        "category_rule": f.member_of(CategoryRule),
         "snaps_to_zero": f.flag,
         "axes": f.sequence(lambda value, where: _axis_from_json(value, where), schema.n_features),
     }
     data = f.read(section, table, "space")
     return StateSpace(
         axes=data["axes"],
-        comparison=Comparison[data["comparison"]],
-        category_rule=CategoryRule[data["category_rule"]],
+        comparison=data["comparison"],
+        category_rule=data["category_rule"],
         snaps_to_zero=data["snaps_to_zero"],
         missing_value=schema.missing_value,
     )

@@ -21,10 +21,8 @@ from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedM
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited
 from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Link, NativeSum
 from pine_boost.kernels.wellformed_arrays import require_wellformed
-from pine_boost.model.rules import CategoryRule, Comparison
-from pine_boost.parsers.traits import LIBRARIES
 from pine_boost.scoring.fast_scorer import ProbabilityRule, ScorerParts
-from pine_boost.tables.schema import InputSchema
+from pine_boost.tables.schema import schema_from_json, schema_to_json
 
 FORMAT = "pine_boost scorer"
 MANIFEST, ARRAYS, LAYERS = "scorer.json", "scorer.npz", "layers.pkl"
@@ -62,31 +60,19 @@ _FIELDS: dict[str, f.Reader] = {
             **dict.fromkeys(("n_features", "n_outputs", "n_columns"), _COUNT),
             **dict.fromkeys(("is_float32", "is_closed", "refuses_missing", "refuses_infinite"), f.flag),
             "zero": f.number(),
-            "missing_value": f.optional(f.number()),
-            "code_rule": f.text(CodeRule.__members__),
+            "missing_value": f.nan_as_null,
+            "code_rule": f.member_of(CodeRule),
         }
     ),
     "native": lambda value, where: f.read(
         value,
-        {"link": f.text(Link.__members__), "divisor": f.number(), "slope": f.number(), "wins_ties": f.flag},
+        {"link": f.member_of(Link), "divisor": f.number(), "slope": f.number(), "wins_ties": f.flag},
         where,
         optional={"intercept_last": f.flag},
     ),
-    "schema": f.record(
-        {
-            "n_features": _COUNT,
-            "feature_names": f.optional(f.sequence(f.text())),
-            "feature_categories": f.sequence(f.optional(f.sequence(f.scalar))),
-            "library": f.text(LIBRARIES),
-            "comparison": f.text(Comparison.__members__),
-            "category_rule": f.text(CategoryRule.__members__),
-            "missing_value": f.optional(f.number()),
-            "sparse_zero_is_missing": f.flag,
-            "accepts_missing": f.flag,
-        }
-    ),
-    "probability": lambda value, where: f.read(
-        value, {"form": f.text(_FORMS), "link": f.text(Link.__members__)}, where, optional={"is_original": f.flag}
+    "schema": schema_from_json,
+    "probability": lambda value, where: ProbabilityRule(
+        **f.read(value, {"form": f.text(_FORMS), "link": f.member_of(Link)}, where, optional={"is_original": f.flag})
     ),
     "facts": f.mapping(f.anything),
 }
@@ -102,18 +88,7 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
     files |= layer_files(parts)
     flat, native, schema = parts.flat, parts.native, parts.schema
     fields = {
-        "forest": {
-            "n_features": flat.n_features,
-            "n_outputs": flat.n_outputs,
-            "n_columns": flat.n_columns,
-            "is_float32": flat.is_float32,
-            "is_closed": flat.is_closed,
-            "zero": flat.zero,
-            "missing_value": _number_or_none(flat.missing_value),
-            "refuses_missing": flat.refuses_missing,
-            "refuses_infinite": flat.refuses_infinite,
-            "code_rule": flat.code_rule.name,
-        },
+        "forest": f.write_scalars(flat),
         "native": {
             "link": native.link.name,
             "divisor": native.divisor,
@@ -121,20 +96,7 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
             "wins_ties": native.wins_ties,
             **({"intercept_last": True} if native.intercept_last else {}),
         },
-        "schema": {
-            "n_features": schema.n_features,
-            "feature_names": None if schema.feature_names is None else list(schema.feature_names),
-            "feature_categories": [
-                None if known is None else [f.write_category(value) for value in known]
-                for known in schema.feature_categories
-            ],
-            "library": schema.library,
-            "comparison": schema.comparison.name,
-            "category_rule": schema.category_rule.name,
-            "missing_value": _number_or_none(schema.missing_value),
-            "sparse_zero_is_missing": schema.sparse_zero_is_missing,
-            "accepts_missing": schema.accepts_missing,
-        },
+        "schema": schema_to_json(schema),
         "probability": {
             "form": parts.probability.form,
             "link": parts.probability.link.name,
@@ -234,18 +196,9 @@ def require_trust(trust_pickle: bool, name: str) -> None:
 
 
 def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepare: Any, finish: Any) -> ScorerParts:
-    forest, native, schema = (dict(manifest[key]) for key in ("forest", "native", "schema"))
-    forest["code_rule"] = CodeRule[forest["code_rule"]]
-    forest["missing_value"] = _nan_for_none(forest["missing_value"])
-    native["link"] = Link[native["link"]]
-    names = schema["feature_names"]
-    known = schema["feature_categories"]
-    _require(schema["n_features"] == forest["n_features"], "two numbers of features")
-    _require(names is None or len(names) == forest["n_features"], "feature_names")
-    _require(len(known) in (0, forest["n_features"]), "feature_categories")
-    flat = FlatForest(**forest, **arrays["forest"])
-    rule = manifest["probability"]
-    probability = ProbabilityRule(rule["form"], Link[rule["link"]], bool(rule.get("is_original", True)))
+    native, schema = manifest["native"], manifest["schema"]
+    flat = FlatForest(**manifest["forest"], **arrays["forest"])
+    _require(schema.n_features == flat.n_features, "two numbers of features")
     cuts = arrays["native"]["cuts"]
     expected = len(cuts) + 1 if len(cuts) else (flat.n_outputs if flat.n_outputs > 1 else 0)
     _require(len(manifest["classes"]) == expected, f"{len(manifest['classes'])} classes, expected {expected}")
@@ -260,19 +213,9 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
             intercept_last=bool(native.get("intercept_last", False)),
         ),
         plan=ExitPlan(**arrays["exits"]),
-        schema=InputSchema(
-            n_features=schema["n_features"],
-            feature_names=None if names is None else tuple(names),
-            feature_categories=known,
-            library=schema["library"],
-            comparison=Comparison[schema["comparison"]],
-            category_rule=CategoryRule[schema["category_rule"]],
-            missing_value=_nan_for_none(schema["missing_value"]),
-            sparse_zero_is_missing=bool(schema["sparse_zero_is_missing"]),
-            accepts_missing=bool(schema["accepts_missing"]),
-        ),
+        schema=schema,
         classes=tuple(manifest["classes"]),
-        probability=probability,
+        probability=manifest["probability"],
         prepare=prepare,
         finish=finish,
     )
@@ -317,14 +260,6 @@ def read_named(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
 def _require(condition: bool, what: str) -> None:
     if not condition:
         raise MalformedModelError(f"Invalid scorer: {what}. {REMEDY}.")
-
-
-def _number_or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _nan_for_none(value: Any) -> float:
-    return float("nan") if value is None else float(value)
 
 
 def _sha256(contents: bytes) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Forest
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.options import is_whole
-from pine_boost.parsers.traits import Reader, traits_of
+from pine_boost.parsers.traits import LIBRARIES, Reader, traits_of
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,13 @@ class InputSchema:
     accepts_missing : bool
     """
 
-    n_features: int
+    n_features: f.Index
     feature_names: tuple[str, ...] | None
-    feature_categories: tuple[tuple[Any, ...] | None, ...]
-    library: str
+    feature_categories: tuple[tuple[f.Scalar, ...] | None, ...]
+    library: Annotated[str, f.text(LIBRARIES)]
     comparison: Comparison
     category_rule: CategoryRule
-    missing_value: float
+    missing_value: Annotated[float, f.nan_as_null]
     sparse_zero_is_missing: bool
     accepts_missing: bool
 
@@ -77,6 +78,24 @@ class InputSchema:
     def categories_of(self, feature: int) -> tuple[Any, ...] | None:
         """Return the raw category values of a feature, None if the model stores none."""
         return self.feature_categories[feature] if self.feature_categories else None
+
+
+def schema_to_json(schema: InputSchema) -> dict[str, Any]:
+    """Plain JSON data of a schema."""
+    known = schema.feature_categories
+    return f.write_scalars(schema) | {
+        "feature_names": None if schema.feature_names is None else list(schema.feature_names),
+        "feature_categories": [None if own is None else [f.write_category(one) for one in own] for own in known],
+    }
+
+
+def schema_from_json(section: Any, where: str) -> InputSchema:
+    """A schema from what `schema_to_json` made; a `json_fields.Reader`."""
+    schema: InputSchema = f.record_of(InputSchema)(section, where)
+    names, known = schema.feature_names, schema.feature_categories
+    f.require(names is None or len(names) == schema.n_features, f"'{where}.feature_names' has another length")
+    f.require(len(known) in (0, schema.n_features), f"'{where}.feature_categories' has another length")
+    return schema
 
 
 def schema_of(forest: Forest) -> InputSchema:
