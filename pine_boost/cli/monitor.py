@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Count the tables and print the status."""
     from pine_boost.files import clear_errors, file_digest, require_free_file, write_file
     from pine_boost.monitoring.page import BEGINNING, write_page
-    from pine_boost.monitoring.state import load_state, watch
+    from pine_boost.monitoring.region_monitor import load_state, watch
 
     if arguments.page is not None:
         inputs = [arguments.state, arguments.region, *arguments.data]

@@ -1,10 +1,17 @@
-"""Monitor live inputs: how many lie in the region, an alarm if too few do, and what drifted."""
+"""Monitor live inputs: how many lie in the region, an alarm if too few do, and what drifted.
+
+The state is one small JSON file that survives restarts and concurrent writers: it is read, changed and replaced under a
+lock.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +19,7 @@ import numpy.typing as npt
 
 from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
+from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.states import States
@@ -24,6 +32,7 @@ from pine_boost.region.region import Region
 from pine_boost.region.score_tables import ScoreTables
 
 KEPT_SHARE = 0.7  # weight of earlier costs per batch: half of what ``drifted`` shows is two batches old
+FORMAT = "pine_boost monitor"
 MOST_BATCHES = 5000  # stored individually; older ones remain in the sums
 
 
@@ -200,9 +209,9 @@ class RegionMonitor:
         self.n_rows += len(inside)
         self.n_inside += n_inside
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        self.batches.append(Batch(len(inside), n_inside, now, name, digest))
-        evidence = self._evidence()
-        self.batches[-1] = Batch(len(inside), n_inside, now, name, digest, evidence)
+        counted = Batch(len(inside), n_inside, now, name, digest)
+        evidence = self._evidence([*self.batches, counted])
+        self.batches.append(replace(counted, evidence=evidence))
         self.largest_evidence = max(self.largest_evidence, evidence)
         if len(self.batches) > MOST_BATCHES:
             self.n_dropped += len(self.batches) - MOST_BATCHES
@@ -230,24 +239,113 @@ class RegionMonitor:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain JSON data; it names its region by fingerprint."""
-        from pine_boost.monitoring.state import to_json
-
-        return to_json(self)
+        fields = {
+            "region": self.region.fingerprint(),
+            "level": self.level,
+            "n_rows": self.n_rows,
+            "n_inside": self.n_inside,
+            "n_measured": self.n_measured,
+            "n_dropped": self.n_dropped,
+            "largest_evidence": self.largest_evidence,
+            "costs": dict(sorted(self.costs.items())),
+            "batches": [asdict(batch) for batch in self.batches],
+        }
+        return f.write_document(fields, FORMAT)
 
     @classmethod
     def from_json(cls, document: str | bytes | Mapping[str, Any], region: Region) -> RegionMonitor:
         """Read the output of `to_json` for the same region."""
-        from pine_boost.monitoring.state import from_json
+        with f.reading("monitor state", "Begin a new one"):
+            data = f.read(f.open_document(document, FORMAT), _STATE)
+            if data.pop("region") != region.fingerprint():
+                raise InvalidInputError(
+                    "This monitor state belongs to another region; use another state file, or its own region."
+                )
+            monitor = cls(region, data.pop("level"))
+            for name, value in data.items():
+                setattr(monitor, name, value)
+            monitor.batches = list(monitor.batches)
+            for batch in monitor.batches:
+                f.require(batch.n_inside <= batch.n_rows, "a batch has more rows inside than rows")
+            sums = {name: sum(getattr(batch, name) for batch in monitor.batches) for name in ("n_rows", "n_inside")}
+            for name, kept in sums.items():
+                stated = getattr(monitor, name)
+                fits = kept == stated if monitor.n_dropped == 0 else kept <= stated
+                f.require(fits, f"'batches' and {name!r} do not agree")
+            f.require(monitor.n_inside <= monitor.n_rows, "'n_inside' is larger than 'n_rows'")
+            highest = max((batch.evidence for batch in monitor.batches), default=1.0)
+            f.require(monitor.largest_evidence >= max(highest, 1.0), "'largest_evidence' is below that of a batch")
+        return monitor
 
-        return from_json(document, region)
-
-    def _evidence(self) -> float:
+    def _evidence(self, batches: Sequence[Batch]) -> float:
         return drift_evidence(
-            [batch.n_rows for batch in self.batches],
-            [batch.n_rows - batch.n_inside for batch in self.batches],
+            [batch.n_rows for batch in batches],
+            [batch.n_rows - batch.n_inside for batch in batches],
             self.limit,
             self.n_dropped,
         )
+
+
+_STATE: dict[str, f.Reader] = {
+    "region": f.digest,
+    "level": f.SHARE,
+    **dict.fromkeys(("n_rows", "n_inside", "n_dropped"), f.integer(0, 2**53)),
+    **dict.fromkeys(("n_measured", "largest_evidence"), f.number(0)),
+    "costs": f.mapping(f.number()),
+    "batches": f.sequence(f.record_of(Batch)),
+}
+
+
+def watch(
+    region: Region,
+    X: Any,
+    state: str | os.PathLike[str],
+    *,
+    model: Any = None,
+    margins: Any = None,
+    name: str = "",
+    digest: str = "",
+    level: float = 0.05,
+) -> MonitorStatus:
+    """Count one batch in a state file, which is created if it does not exist.
+
+    Reading, counting and replacing the file happen under a lock, so several processes may count
+    into one file; a crash leaves the state as it was before. A batch whose digest was counted
+    before is not counted again. ``level`` is used for a new state.
+    """
+    path = Path(state)
+    if path.exists():
+        load_state(path, region)  # a file that is not a state of this region is not locked at all
+    with _locked(path):
+        monitor = load_state(path, region) if path.exists() else RegionMonitor(region, level)
+        if not monitor.has_counted(digest):
+            monitor.update(X, model=model, margins=margins, name=name, digest=digest)
+            with clear_errors(path):
+                write_file(path, f.canonical(monitor.to_json()).encode())
+        return monitor.status()
+
+
+def load_state(path: Path, region: Region) -> RegionMonitor:
+    """Read the monitor from a state file."""
+    return RegionMonitor.from_json(read_limited(path, REGION_LIMIT, "monitor state"), region)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a path: a separate file next to it, because the state file itself is replaced."""
+    lock = path.with_name(path.name + ".lock")
+    with clear_errors(lock):  # only around the lock, not around the work under it
+        file = lock.open("a")
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]  # Windows only
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+    with file:
+        yield
 
 
 # Find the features and pairs of features that drifted: the parts of the score that cost more than when it was fitted.

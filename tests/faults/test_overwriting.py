@@ -19,7 +19,7 @@ from pine_boost.files import clear_errors, write_file
 from pine_boost.fleet.run import _STARTS, RECORD, _remove_leftovers, run_fleet
 from pine_boost.folders import UNFINISHED, owned_in, require_writable
 from pine_boost.json_fields import canonical
-from pine_boost.monitoring.state import watch
+from pine_boost.monitoring.region_monitor import watch
 from pine_boost.serving.folder import load_scorer
 from tests.support.command_line import words
 
