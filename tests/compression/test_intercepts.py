@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_boost.budget import Budget
-from pine_boost.compression.cost import build_cost
 from pine_boost.compression.fit import best_shift, build_equations
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.path import walk
+from pine_boost.compression.path import build_cost, walk
 from pine_boost.compression.path_rows import FitRows, draw_rows
 from pine_boost.compression.shape import margins, original_shape
 from pine_boost.model.routing import route

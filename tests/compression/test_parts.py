@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from pine_boost.budget import Budget
-from pine_boost.compression.cost import build_cost
 from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.path import Pace, collapse, slices, step_sizes, walk
+from pine_boost.compression.path import Pace, build_cost, collapse, slices, step_sizes, walk
 from pine_boost.compression.path_rows import FitRows, Points, Sources, draw_between, draw_rows
 from pine_boost.compression.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
