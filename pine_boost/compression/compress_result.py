@@ -176,7 +176,7 @@ class CompressResult:
             raise InvalidInputError(_NO_ORIGINAL)
         goal = Goal(self.original.forest, self.record.keeps_class, self.record.tolerance)
         before, after = goal.native_answers(self.original, X), goal.native_answers(self.compressed, X)
-        return 1.0 - float(goal.differ(before, after).mean())
+        return float((~goal.differ(before, after)).mean())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the tested sizes, their bounds and the target; needs matplotlib."""
