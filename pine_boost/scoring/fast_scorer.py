@@ -156,7 +156,7 @@ class FastScorer:
                 raise UnsupportedModelError(
                     "A scorer gives no probabilities of several classes for CatBoost: CatBoost has an exp of its own, "
                     "which a scorer does not repeat bit for bit. Use predict or decision_function, which are exact, or "
-                    "predict_proba of the CatBoost model."
+                    "predict_proba of the CatBoost model; a guarded model asks it with --backend native."
                 )
             raise UnsupportedModelError("This model has no probabilities; use predict or decision_function.")
         if exact and not rule.is_original:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.parsers.traits import traits_of
 from pine_boost.serving.guards import GuardedParts, own_margins, parts_of
 from pine_boost.serving.margin_guard import MarginGuard
 from pine_boost.serving.scorers import Scorer, make_scorer
@@ -219,8 +220,10 @@ class GuardedModel:
     @cached_property
     def _exact(self) -> Scorer:
         """The original with its library's own bits, which the kernel has also for a bare booster."""
-        is_own = self.backend == "kernel" or hasattr(self.parts.original.native, "predict_proba")
-        return self._original if is_own else make_scorer(self.parts.original, self.parts.classes)
+        original = self.parts.original
+        asks_library = traits_of(original.forest.library).probabilities is not None
+        is_own = self.backend == "kernel" or asks_library or hasattr(original.native, "predict_proba")
+        return self._original if is_own else make_scorer(original, self.parts.classes)
 
     def __repr__(self) -> str:
         before, after = (m.forest.n_trees for m in (self.parts.original, self.parts.pruned))
