@@ -11,7 +11,7 @@ import json
 import pickle
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,9 +29,12 @@ THRESHOLDS = {
     "lightgbm-two": None,
     "lightgbm-three": None,
     "lightgbm-poisson": 2.3,
+    "catboost-two": None,
+    "catboost-three": None,
     "sklearn-gradient": None,
     "sklearn-forest": None,
 }
+COMPRESSED = ("xgboost-half", "lightgbm-two", "catboost-two", "sklearn-gradient")  # one of every library
 
 
 class _Blocked:
@@ -79,6 +82,13 @@ def train(folder: Path) -> None:
             parameters = {"num_leaves": 4, "num_threads": 1, "verbose": -1, **objective}
             booster = lightgbm.train(parameters, lightgbm.Dataset(X, target), 6)
             booster.save_model(folder / f"lightgbm-{name}.txt")
+    if _has("catboost"):
+        import catboost
+
+        for name in ("two", "three"):
+            quiet = {"thread_count": 1, "logging_level": "Silent", "allow_writing_files": False}
+            model = catboost.CatBoostClassifier(iterations=6, depth=2, **quiet).fit(X, labels[name].astype(int))
+            model.save_model(folder / f"catboost-{name}.json", format="json")
     if _has("sklearn"):
         from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
@@ -90,8 +100,8 @@ def train(folder: Path) -> None:
 
 
 def prove(folder: Path) -> None:
-    """Prune every model file here, and the live model of it where its library is installed."""
-    from pine_boost import prune_booster
+    """Prune and accelerate every model file here; prune its live model too where its library is, and compress some."""
+    from pine_boost import accelerate_booster, compress_booster, prune_booster
     from pine_boost.native.predict import load_native
     from pine_boost.parsers import read_model
 
@@ -102,52 +112,81 @@ def prove(folder: Path) -> None:
         if path.suffix == ".pkl" and not _has("sklearn"):
             continue
         prune_booster(path, X[:200], X[200:], **options).save(folder / "proved" / path.stem / "file", report=False)
-        if _has(path.stem.partition("-")[0]):
+        own = {"threshold": threshold, "trust_pickle": True}
+        accelerate_booster(path, **own).save(folder / "accelerated" / path.stem)
+        if _has(_library(path)):
+            if path.stem in COMPRESSED:
+                compressed = compress_booster(path, X[:200], X[200:], fidelity=0.8, **own)
+                compressed.save(folder / "compressed" / path.stem)
             native = load_native(read_model(path, threshold=threshold, trust_pickle=True))
             result = prune_booster(native, X[:200], X[200:], **options)
             out = result.save(folder / "proved" / path.stem / "live", report=False)
             if hasattr(result.model, "save_model"):
-                result.model.save_model(out / f"native{path.suffix}")
+                chosen = {"format": "json"} if _library(path) == "catboost" else {}
+                result.model.save_model(out / f"native{path.suffix}", **chosen)
 
 
 def check(folder: Path) -> dict[str, Any]:
     """Verify every result, and what this environment's library predicts with its files."""
-    from pine_boost.errors import PineBoostError
+    from pine_boost import load_scorer, verify_compression
     from pine_boost.native.predict import predict_classes, predict_margins
     from pine_boost.parsers import read_model
+    from pine_boost.scoring.scorer_verification import verify_scorer
     from pine_boost.verifying import verify
 
     found: dict[str, Any] = {}
     for path in _models(folder):
-        threshold = THRESHOLDS[path.stem]
+        named = {"threshold": THRESHOLDS[path.stem], "trust_pickle": True}
         for result in sorted(folder.glob(f"proved/{path.stem}/*")):
-            key, model = f"{path.stem} {result.name}", next(result.glob("model.*"))
-            try:
-                verdict = verify(path, model, result / "region.json", result / "certificate.json", trust_pickle=True)
-            except PineBoostError as error:
-                found[key] = {"error": f"{type(error).__name__}: {error}"}
-                continue
-            found[key] = {"agrees": verdict.agrees, "margins": {}}
-            if not _has(path.stem.partition("-")[0]):
+            model, rest = next(result.glob("model.*")), (result / "region.json", result / "certificate.json")
+            outcome = found[f"{path.stem} {result.name}"] = _outcome(verify, path, model, *rest, trust_pickle=True)
+            outcome["margins"] = {}
+            if "error" in outcome or not _has(_library(path)):
                 continue
             for file in [path, model, *result.glob("native.*")]:
-                parsed = read_model(file, threshold=threshold, trust_pickle=True)
+                parsed = read_model(file, **named)
                 margins = predict_margins(parsed, rows())[0].astype(np.float64) + 0.0
                 answers = margins.tobytes() + predict_classes(parsed, rows()).tobytes()
                 if file != path:  # what an older XGBoost makes of a newer one's own file is not ours to fix
-                    answers += _native_file(file)
-                found[key]["margins"][file.name] = sha256(answers).hexdigest()
+                    answers += _native_file(file, _library(path))
+                outcome["margins"][file.name] = sha256(answers).hexdigest()
+        for place in folder.glob(f"accelerated/{path.stem}"):
+            scorer = load_scorer(place)
+            classes = scorer.predict(rows())
+            outcome = found[f"{path.stem} scorer"] = _outcome(verify_scorer, path, place, trust_pickle=True)
+            outcome["classes"] = sha256(classes.astype(np.int64).tobytes()).hexdigest()
+            if "error" not in outcome and _has(_library(path)):
+                native = predict_classes(read_model(path, **named), rows())
+                assert np.array_equal(classes, scorer.classes_[native]), path
+        for place in folder.glob(f"compressed/{path.stem}"):
+            rest = (next(place.glob("model.*")), place, rows()[200:])
+            found[f"{path.stem} compressed"] = _outcome(verify_compression, path, *rest, trust_pickle=True)
     return found
 
 
-def _native_file(path: Path) -> bytes:
+def _outcome(verify: Callable[..., Any], *arguments: Any, **options: Any) -> dict[str, Any]:
+    """The verdict, or the error of ours that came instead."""
+    from pine_boost.errors import PineBoostError
+
+    try:
+        return {"agrees": verify(*arguments, **options).agrees}
+    except PineBoostError as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _native_file(path: Path, library: str) -> bytes:
     """The raw scores of the library itself, which loads the file without us."""
-    if path.suffix == ".json":
+    if library == "catboost":
+        import catboost
+
+        model = catboost.CatBoost().load_model(path, format="json")
+        return (model.predict(rows(), prediction_type="RawFormulaVal", thread_count=1) + 0.0).tobytes()
+    if library == "xgboost":
         import xgboost
 
         booster = xgboost.Booster({"nthread": 1}, model_file=path)
         return (booster.predict(xgboost.DMatrix(rows()), output_margin=True) + np.float32(0)).tobytes()
-    if path.suffix == ".txt":
+    if library == "lightgbm":
         import lightgbm
 
         # from text: with a path LightGBM 4.0 refuses every parameter that only later versions have
@@ -158,6 +197,10 @@ def _native_file(path: Path) -> bytes:
 
 def _models(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.stem in THRESHOLDS)
+
+
+def _library(path: Path) -> str:
+    return path.stem.partition("-")[0]
 
 
 def _has(library: str) -> bool:

@@ -14,15 +14,15 @@ import pytest
 from pine_boost import PruneResult, verify
 from pine_boost.errors import UntestedVersionWarning
 from pine_boost.parsers import traits
-from tests.versions.relay import THRESHOLDS
+from tests.versions.relay import COMPRESSED, THRESHOLDS
 
-for _library in ("xgboost", "lightgbm", "sklearn"):
+for _library in ("xgboost", "lightgbm", "sklearn", "catboost"):
     pytest.importorskip(_library)
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL = ("xgboost", "lightgbm", "sklearn")
+ALL = ("xgboost", "lightgbm", "sklearn", "catboost")
 # the oldest supported versions, and XGBoost 2.1 and 3.0, which read some files of later ones in another way
-OLD = ("xgboost-cpu==2.1.4", "xgboost-cpu==3.0.5", "lightgbm==4.0.0", "scikit-learn==1.6.0")
+OLD = ("xgboost-cpu==2.1.4", "xgboost-cpu==3.0.5", "lightgbm==4.0.0", "scikit-learn==1.6.0", "catboost==1.2.8")
 
 
 def run(actions: str, folder: Path, *, without: tuple[str, ...] = (), library: str | None = None) -> Any:
@@ -53,6 +53,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("relay")
     run("train prove", folder)
     assert len(list(folder.glob("proved/*/*"))) == 2 * len(THRESHOLDS)
+    assert len(list(folder.glob("accelerated/*"))) == len(THRESHOLDS)
+    assert len(list(folder.glob("compressed/*"))) == len(COMPRESSED)
     return folder
 
 
@@ -62,22 +64,29 @@ def checked(trained: Path) -> dict[str, Any]:
     return run("check", trained)
 
 
-def assert_agree(found: dict[str, Any], *, needs: tuple[str, ...] = ()) -> None:
-    """Every result agrees; those of a library that is not there are refused because it is missing."""
+def assert_agree(found: dict[str, Any], *, without: tuple[str, ...] = ()) -> None:
+    """Every result agrees; what needs a library that is not there is refused because it is missing."""
     assert found
     for key, outcome in found.items():
-        if key.startswith(needs):
+        # scikit-learn's models are pickles, which nobody else reads; rows are counted again with the native library
+        needed = key.startswith("sklearn") or key.endswith("compressed")
+        if needed and key.startswith(without):
+            remedy = "needs sklearn" if key.startswith("sklearn") else f"pip install {key.partition('-')[0]}"
             assert outcome["error"].startswith("MissingDependencyError"), (key, outcome)
+            assert remedy in outcome["error"], (key, outcome)
         else:
             assert outcome.get("agrees") is True, (key, outcome)
 
 
-@pytest.mark.parametrize("without", [("xgboost",), ("lightgbm",), ("sklearn",), ALL])
-def test_what_was_proved_with_a_library_is_verified_without(trained: Path, without: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("without", [("xgboost",), ("lightgbm",), ("sklearn",), ("catboost",), ALL])
+def test_what_was_proved_with_a_library_is_verified_without(
+    trained: Path, checked: dict[str, Any], without: tuple[str, ...]
+) -> None:
     found = run("check", trained, without=without)
-    # scikit-learn's models are pickles; without it there is nothing to read
-    assert_agree(found, needs=("sklearn",) if "sklearn" in without else ())
-    assert any(key.startswith("xgboost-half") for key in found)
+    assert_agree(found, without=without)
+    assert found.keys() == checked.keys()
+    # a scorer needs no library at all
+    assert all(outcome.get("classes") == checked[key].get("classes") for key, outcome in found.items())
 
 
 def test_what_was_proved_without_any_library_is_verified_with_all(
@@ -90,16 +99,19 @@ def test_what_was_proved_without_any_library_is_verified_with_all(
     found = run("check", tmp_path)
     assert_agree(found)
     # without a library the same pruned models come out as with it
-    assert len(found) == sum(not name.startswith("sklearn") for name in THRESHOLDS)
+    assert found.keys() == {
+        f"{name} {made}" for name in THRESHOLDS if not name.startswith("sklearn") for made in ("file", "scorer")
+    }
     assert found == {key: checked[key] for key in found}
 
 
 def test_native_files_of_a_live_result_mean_what_its_model_says(trained: Path, checked: dict[str, Any]) -> None:
     """XGBoost's own save_model, result.save and the file result all give one margin, bit for bit."""
     for key, outcome in checked.items():
-        margins = outcome["margins"]
+        margins = outcome.get("margins", {})
         if "native.json" in margins:
             assert margins["native.json"] == margins["model.json"], key
+        if "native.json" in margins and key.startswith("xgboost"):
             name = key.partition(" ")[0]
             for path in ("live/model.json", "live/native.json", "file/model.json"):
                 document = json.loads((trained / "proved" / name / path).read_text())
@@ -129,7 +141,8 @@ def test_a_result_warns_once_of_a_version_that_was_not_tested(trained: Path, mon
 @pytest.mark.parametrize("library", OLD)
 def test_results_travel_between_versions(trained: Path, tmp_path: Path, library: str) -> None:
     """Proved with the newest, checked with an older version, and the other way round."""
-    prefix = {"xgboost-cpu": "xgboost", "lightgbm": "lightgbm", "scikit-learn": "sklearn"}[library.partition("==")[0]]
+    prefix = {"xgboost-cpu": "xgboost", "lightgbm": "lightgbm", "scikit-learn": "sklearn"}
+    prefix = prefix.get(library.partition("==")[0], "catboost")
     run("train prove", tmp_path, library=library)
     for folder in (trained, tmp_path):
         here, there = run("check", folder), run("check", folder, library=library)
