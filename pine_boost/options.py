@@ -28,6 +28,7 @@ UNITS = ("round", "tree", "leaf")
 REWEIGHTS = ("tree", "leaf")
 METHODS = ("prune", "compress", "accelerate")
 AUTO = "auto"  # `indifference` is chosen from X_fit
+WORTH = 0.02  # of the units: undecided inputs are given up only for a saving of at least this
 MAX_BINS = 1000  # pair tables grow with the square of the number of bins
 REQUIRED = object()
 Kind = TypeVar("Kind")

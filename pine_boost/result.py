@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claims import headline_of, next_steps, serving_of
+from pine_boost.certificate.claims import headline_of, next_steps, serving_of, share_of
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.files import path_of
 from pine_boost.folders import require_free, write_folder
@@ -194,8 +194,8 @@ class PruneResult:
             )
         if isinstance(self.original, Model) and c.leaves_after < c.leaves_before:
             lines += self.side_by_side.summary()
-        if c.choice:
-            lines.append(c.choice)
+        if share_of(c):
+            lines.append(share_of(c))
         if c.delta is not None and serving_of(c):
             lines.append(serving_of(c))
         if not isinstance(self.search, Absent):

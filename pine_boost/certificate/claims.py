@@ -13,7 +13,7 @@ from pine_boost.budget import StopReason
 from pine_boost.model.digits import decimals_down, exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
 from pine_boost.model.exact import LINK_ERROR, certain_distance
 from pine_boost.model.links import VOTES, Output, output_of
-from pine_boost.options import as_call, as_command, as_flag, as_keyword, counted, plural
+from pine_boost.options import WORTH, as_call, as_command, as_flag, as_keyword, counted, plural
 from pine_boost.parsers.traits import SAVED_KIND
 from pine_boost.region.conformal import Coverage, coverage_floor
 
@@ -225,12 +225,25 @@ def choice_of(share: float, kept: Sequence[tuple[float, int]], interrupted: bool
     if not is_worth_it:
         return (
             f"With {share:g} of alpha for inputs near the decision boundary the smallest proved model saved less than "
-            "2%, which is not worth leaving them out: the original is the better choice and is returned, and its "
-            "region leaves out none of them."
+            f"{WORTH:.0%}, which is not worth leaving them out: the original is the better choice and is returned, and "
+            "its region leaves out none of them."
         )
     return (
         f"Inputs near the decision boundary get {share:g} of alpha, chosen from X_fit alone by short searches; units "
         f"kept at each share: {tried}."
+    )
+
+
+def share_of(certificate: Certificate) -> str:
+    """How the share for inputs near the decision boundary was chosen, or what the user's own share did not buy."""
+    c = certificate
+    saved = c.units_before - c.units_kept
+    if c.choice or c.delta is None or c.grid < 0 or saved >= WORTH * c.units_before:
+        return c.choice
+    return (
+        f"With an indifference of {c.indifference:g}, {saved} of {counted(c.units_before, c.unit)} could be removed: "
+        f"less than {WORTH:.0%}, which is not worth leaving out inputs near the decision boundary. The original is the "
+        "better choice."
     )
 
 

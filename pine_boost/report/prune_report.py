@@ -15,6 +15,7 @@ from pine_boost.certificate.claims import (
     next_steps,
     proof_of,
     serving_of,
+    share_of,
     speaks_of_everything,
     without_twins,
 )
@@ -98,7 +99,7 @@ def _details(facts: Facts) -> list[tuple[str, str]]:
         ("alpha", f"{c.alpha:g}"),
         ("tau", "infinite" if facts.tau is None else f"{facts.tau:.4f} {facts.score_unit}"),
         ("indifference", f"{c.indifference:g}"),
-        *((("choice of indifference", c.choice),) if c.choice else ()),
+        *((("choice of indifference", share_of(c)),) if share_of(c) else ()),
         ("kept trees", ", ".join(str(tree) for tree in c.kept)),
         *((f"seconds of this report: {part}", f"{spent:.2f}") for part, spent in facts.spent.items()),
         ("date", c.date or "not recorded"),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pine_boost.budget import CHOOSING, SECONDS, Budget, Effort, Step, StopReason
 from pine_boost.model.forest import Forest, count_units
 from pine_boost.model.states import States
+from pine_boost.options import WORTH
 from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.region.fitting import FittedRegion
 from pine_boost.region.region import Region
@@ -25,7 +26,6 @@ from pine_boost.search.search_state import SearchOptions, SearchState, build_sta
 from pine_boost.search.strategies import lightest_units, unit_ranges
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without indifference comes last: it can be slow
-WORTH = 0.02  # of the units: undecided inputs are given up only for a saving of at least this
 _EFFORT = Effort(
     n_walks=100,
     n_eliminations=1,
@@ -81,8 +81,8 @@ class Chosen:
     def weigh(self, found: SearchResult, plain: Region, unit: str) -> tuple[Chosen, SearchResult]:
         """What the search found, or the original where undecided inputs were given up for a saving below `WORTH`.
 
-        Only a share that was chosen here is weighed, not one that a user asked for. ``plain`` is the region without it:
-        the original needs no inputs left out.
+        Only a share that was chosen here is weighed; what a user's own share did not buy is said by `claims.share_of`.
+        ``plain`` is the region without it: the original needs no inputs left out.
         """
         n_units = count_units(self.problem.forest, unit)
         is_worth_it = n_units - found.n_kept >= WORTH * n_units

@@ -17,7 +17,7 @@ import pytest
 from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, load_scorer, prune_booster, verify
 from pine_boost.certificate import verification
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claims import claim_of, rests_on, serving_of, sureness_of
+from pine_boost.certificate.claims import claim_of, rests_on, serving_of, share_of, sureness_of
 from pine_boost.certificate.consistency import require_serving
 from pine_boost.certificate.tree_matching import match_trees, require_decisive
 from pine_boost.cli.verify import _CODES
@@ -30,6 +30,7 @@ from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_region
 from pine_boost.region.margins import ServingMargin, float_margins
 from pine_boost.region.region import Region
+from pine_boost.report.prune_report import render_report
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import sweep
 from tests.support.grids import edge_rows
@@ -262,6 +263,24 @@ def test_the_choice_is_reported_and_repeats(booster: Case) -> None:
     assert any("chosen without X_cal" in listed for listed in result.certificate.rests_on)
     other = prune_booster(model, X[:250], X[250:400], alpha=0.2, indifference="auto")
     assert other.certificate.choice == result.certificate.choice
+
+
+def test_a_share_of_the_users_own_that_buys_next_to_nothing_is_said_to(booster: Case) -> None:
+    model, X, _ = booster
+    result = prune_booster(model, X[:250], X[250:], alpha=0.3, indifference=0.02)
+    c = result.certificate
+    assert (c.choice, share_of(c)) == ("", "")  # 2% or more of the trees were removed
+    assert c.delta is not None
+    assert c.grid >= 0
+    sentence = (
+        "With an indifference of 0.02, 1 of 100 rounds could be removed: less than 2%, which is not worth leaving out "
+        "inputs near the decision boundary. The original is the better choice."
+    )
+    little = replace(result, certificate=replace(c, units_before=100, units_kept=99))
+    assert sentence in little.summary().splitlines()
+    assert sentence in render_report(little)
+    for enough in ({"units_kept": 98}, {"delta": None}):  # or nothing was left out for it
+        assert share_of(replace(little.certificate, **enough)) == ""
 
 
 def test_sweeps_and_everything(booster: Case) -> None:
