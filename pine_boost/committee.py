@@ -264,7 +264,8 @@ class CommitteeResult:
     def files(self, _: Any = None) -> dict[str, bytes]:
         """The whole model as a pickle, the claim as text, and a record with the figures and the digests of both."""
         files = {WHOLE_MODEL: pickled(self.model, REMEDY), CLAIM: f"{self.summary()}\n".encode()}
-        record = write_document({**self.to_dict(), "files": digests(files), "pine_boost": __version__}, FORMAT)
+        fields = {**self.to_dict(), "files": digests(files), "pine_boost": __version__}
+        record = write_document(fields, FORMAT, sealed=True)
         return files | {RECORD: (json.dumps(record, indent=1) + "\n").encode()}
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

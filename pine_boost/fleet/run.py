@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.certificate.saved import table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
 from pine_boost.files import clear_errors, file_digest, read_limited, write_file
 from pine_boost.folders import UNFINISHED, require_writable, write_folder
-from pine_boost.json_fields import FieldError, parse
 from pine_boost.notebooks import displayed
 from pine_boost.options import METHODS, Option, counted, fleet_options, option_of
 from pine_boost.proof.cpsat.solver import finishing
@@ -247,16 +247,25 @@ class Row:
 
     name: str
     status: str
-    trees_before: int | None = None
-    trees_after: int | None = None
-    leaves_before: int | None = None
-    leaves_after: int | None = None
-    seconds: float = 0.0
+    trees_before: f.Count | None = None
+    trees_after: f.Count | None = None
+    leaves_before: f.Count | None = None
+    leaves_after: f.Count | None = None
+    seconds: f.Size = 0.0
     done_before: bool = False
     where: str = ""
     error: str = ""
 
 
+# job.json: what was asked for, decided by `_asked`, and what came of it
+_FIELDS: dict[str, f.Reader] = {
+    "inputs": f.mapping(f.digest),
+    "method": f.text(METHODS),
+    "options": f.mapping(f.anything),
+    "reports": f.flag,
+    "row": f.record_of(Row),
+    "files": f.mapping(f.digest),
+}
 # how both summaries begin, by which a later run recognises its own
 _STARTS = {SUMMARY_CSV: ",".join(entry.name for entry in fields(Row)).encode(), SUMMARY_HTML: beginning_of("Fleet: ")}
 
@@ -564,28 +573,25 @@ def _was_interrupted(result: Any) -> bool:
 def _read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:
     """The row of a job that is done: same inputs and options, all files there and unchanged."""
     record = _read_record(target)
-    if record is None or {key: record.get(key) for key in asked} != asked:
+    if record is None or {key: record[key] for key in asked} != asked:
         return None
     if any(_digest(target / name) != digest for name, digest in record["files"].items()):
         return None
-    return Row(**{**record["row"], "done_before": True})
+    row: Row = replace(record["row"], done_before=True)
+    return row if row.name == target.name else None
 
 
 def _read_record(target: Path) -> dict[str, Any] | None:
     try:
-        record = parse((target / RECORD).read_bytes())
-        if record["format"] != FORMAT or any(Path(name).name != name for name in record["files"]):
-            return None
-        Row(**record["row"])
-        record["files"].items()
-    except (OSError, FieldError, KeyError, TypeError, AttributeError):
+        record = f.read_sealed((target / RECORD).read_bytes(), FORMAT, _FIELDS)
+    except (OSError, f.FieldError):
         return None
-    return dict(record)
+    return record if all(Path(name).name == name for name in record["files"]) else None
 
 
 def _write(target: Path, files: dict[str, bytes], asked: Mapping[str, Any], row: Row) -> None:
     digests = {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
-    record = {"format": FORMAT, **asked, "row": asdict(row), "files": digests}
+    record = f.write_document({**asked, "row": asdict(row), "files": digests}, FORMAT, sealed=True)
     contents = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
     write_folder(target, {**files, RECORD: contents})
 
@@ -597,7 +603,7 @@ def _remove_leftovers(target: Path) -> None:
         is_new = left.name.endswith(UNFINISHED) and len(left.name) == len(target.name) + 10 + len(UNFINISHED)
         # an old result that was moved aside names its job
         record = _read_record(left) if left.name.startswith(f".{target.name}.old.") else None
-        if left.is_dir() and (is_new or (record is not None and record["row"]["name"] == target.name)):
+        if left.is_dir() and (is_new or (record is not None and record["row"].name == target.name)):
             shutil.rmtree(left, ignore_errors=True)
 
 

@@ -21,7 +21,7 @@ from pine_boost.json_fields import parse, reading, require
 from pine_boost.model.forest import BoolArray
 from pine_boost.model.rules import Comparison
 from pine_boost.model.states import Axis, StateSpace
-from pine_boost.options import is_real
+from pine_boost.options import is_real, is_whole
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables
 from pine_boost.tables.schema import InputSchema
 
@@ -146,9 +146,7 @@ def _present_and_missing(domain: Domain, space: StateSpace, schema: InputSchema)
     upper = np.full(space.n_features, np.inf)
     for bounds, given, word in ((lower, domain.lower, "lower"), (upper, domain.upper, "upper")):
         for feature, bound in given.items():
-            if not is_real(bound):
-                raise InvalidInputError(f"The {word} bound of {feature!r} must be a number, got {bound!r}.")
-            bounds[schema.index_of(feature)] = float(bound)
+            bounds[schema.index_of(feature)] = _bound(bound, word, feature)
     binary = {schema.index_of(j) for group in (*domain.one_hot, *domain.ordinal) for j in group}
     whole = {schema.index_of(feature) for feature in domain.integer} | binary
     for feature in binary:
@@ -175,6 +173,15 @@ def _present_and_missing(domain: Domain, space: StateSpace, schema: InputSchema)
         else:
             present.append(_states_between(space, axis, low, high, feature in whole))
     return present, missing_ok
+
+
+def _bound(value: Any, word: str, feature: Feature) -> float:
+    if not is_real(value):
+        raise InvalidInputError(f"The {word} bound of {feature!r} must be a number, got {value!r}.")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InvalidInputError(f"The {word} bound of {feature!r} is larger than any float; leave it out.") from error
 
 
 def _own_missing(axis: Axis) -> int:
@@ -289,7 +296,7 @@ def _surely_met(condition: Condition, space: StateSpace, schema: InputSchema, wh
         )
     if condition.categories is not None:
         return _only_these(axis, _category_codes(condition, schema, feature))
-    lower, upper = float(condition.lower), float(condition.upper)
+    lower, upper = (_bound(getattr(condition, word), word, condition.feature) for word in ("lower", "upper"))
     if not lower <= upper:
         raise InvalidInputError(f"{condition} has its bounds in the wrong order.")
     is_whole, fails = feature in whole, np.zeros(axis.n_states, dtype=bool)
@@ -306,8 +313,17 @@ def _surely_met(condition: Condition, space: StateSpace, schema: InputSchema, wh
 
 def _category_codes(condition: Condition, schema: InputSchema, feature: int) -> list[int]:
     known = schema.categories_of(feature)
+    if not _is_list(condition.categories):
+        raise InvalidInputError(
+            f"The categories of {schema.name_of(feature)!r} must be a list, got {condition.categories!r}."
+        )
     assert condition.categories is not None
     if known is None:
+        odd = [code for code in condition.categories if not is_whole(code)]
+        if odd:
+            raise InvalidInputError(
+                f"The model stores no categories of {schema.name_of(feature)!r}; give integer codes, not {odd!r}."
+            )
         return [int(code) for code in condition.categories]
     for category in condition.categories:
         if category not in known:

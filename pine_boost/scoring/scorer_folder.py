@@ -153,6 +153,8 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
     place, manifest = path_of(folder), read_manifest(folder)
     if "guard" in manifest:
         raise InvalidInputError(f"{folder} holds a guarded model; pass a folder that `pine-boost accelerate` wrote.")
+    if odd := sorted(manifest["files"].keys() - {ARRAYS, LAYERS}):
+        raise CertificateMismatch(f"{MANIFEST} names {odd!r}, which are no files of a scorer. {REMEDY}.")
     contents = read_named(place, ARRAYS, manifest)
     prepare, finish = read_layers(place, manifest, trust_pickle)
     arrays = _load_arrays(contents, place / ARRAYS)

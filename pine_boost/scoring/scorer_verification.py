@@ -197,7 +197,7 @@ def _tested(manifest: dict[str, Any]) -> dict[str, Any] | None:
             f.require(validation is None, "'facts.validation' is about rows, but the status is that of a proof")
             return None
         f.require(isinstance(validation, dict), f"'facts.validation' is missing, which {status} is about")
-        stated = {name: validation.get(name) for name in _VALIDATION}
+        stated = {name: validation[name] for name in _VALIDATION if name in validation}
         return dict(f.read(stated, _VALIDATION, "validation"))
 
 

@@ -21,17 +21,34 @@ import numpy as np
 import pytest
 
 import pine_boost
-from pine_boost import Certificate, CertificateMismatch, GuardedModel, PineBoostError, Region, prune_booster, verify
+from pine_boost import (
+    Certificate,
+    CertificateMismatch,
+    GuardedModel,
+    InvalidInputError,
+    PineBoostError,
+    Region,
+    prune_booster,
+    verify,
+)
 from pine_boost.certificate.claims import HOW_IT_WAS_MADE, claim_of, kept_reason, rests_on
 from pine_boost.cli import main
 from pine_boost.compression import record as compression_record
 from pine_boost.compression.recount import ON_TRUST
+from pine_boost.fleet import Job
+from pine_boost.fleet.run import Policy, _read_done, run_job
 from pine_boost.json_fields import digest_of
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
+from pine_boost.model.states import build_space
 from pine_boost.monitoring import RegionMonitor
 from pine_boost.parsers import read_model
+from pine_boost.region.domain import compile_domain, read_domain
+from pine_boost.scoring.scorer_folder import read_manifest
+from pine_boost.scoring.scorer_verification import HOW_IT_WAS_MADE as HOW_A_SCORER_WAS_MADE
+from pine_boost.scoring.scorer_verification import verify_scorer
 from pine_boost.serving.folder import load_scorer
+from pine_boost.tables.schema import schema_of
 
 xgboost = pytest.importorskip("xgboost")
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
@@ -98,12 +115,17 @@ def all_edits(document: Any, most: int, per_place: int | None = None) -> Iterato
             yield path, copy
 
 
+def _labels(X: np.ndarray) -> np.ndarray:
+    noise = np.random.default_rng(1).normal(0, 0.5, len(X))
+    return (X[:, 0] + X[:, 1] * X[:, 2] + noise > 0).astype(int)
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
     """A model, its pruned, compressed and guarded versions, and the rows."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 4)).astype(np.float32)
-    y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(0, 0.5, 900) > 0).astype(int)
+    y = _labels(X)
     folder = tmp_path_factory.mktemp("strangers")
     model = xgboost.XGBClassifier(n_estimators=8, max_depth=2, n_jobs=1).fit(X[:300], y[:300])
     model.save_model(folder / "original.json")
@@ -119,6 +141,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
     compressed.save(folder / "compressed")
     GuardedModel(pruned).save(folder / "guarded")
     GuardedModel(pruned, X[600:], fidelity=0.9).save(folder / "margin")
+    errors = {"fidelity": None, "y_val": y[300:], "random_state": 1}
+    by_labels = pine_boost.compress_booster(original, X[:300], X[300:], max_loss=0.1, **errors)
+    assert by_labels.status == "NON_INFERIOR"
+    by_labels.save(folder / "by labels")
+    accelerated = {
+        "proved": pine_boost.accelerate_booster(original),
+        "validated": pine_boost.accelerate_booster(original, X[:300], X[300:], fidelity=0.9),
+    }
+    assert [made.status for made in accelerated.values()] == ["CERTIFIED", "VALIDATED"]
+    for name, made in accelerated.items():
+        made.save(folder / name)
     pine_boost.survey(original, X[:300], X[300:600], time_limit=5).save(folder / "survey.json")
     monitor = RegionMonitor(Region.load(folder / "pruned" / "region.json").with_alpha(0.3))
     for part in (X[600:750], X[750:]):
@@ -157,6 +190,9 @@ def _is_trusted(path: tuple[Any, ...]) -> bool:
     return names_a_method or (path[:2] == ("serving", "proofs") and path[3:] != (0,))
 
 
+# fields of a scorer's facts, and of its validation, that `verify_scorer` lists as taken on trust
+SCORER_TRUST = {(name,) for name in HOW_A_SCORER_WAS_MADE}
+VALIDATION_TRUST = {("n_fit",), ("segments",), ("path",), ("compressed_digest",), ("overlap",)}
 # statements that are true as well where they were weakened, and hints that `verify` tries and nobody is shown
 WEAKER = {"undecided_exists", "lower_bound", "optimal", "bound", "grid", "unit"}
 
@@ -238,12 +274,15 @@ def test_every_edit_of_a_region(files: tuple[Path, np.ndarray], per_place: int |
 
 
 @SOME_OR_ALL
-def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], per_place: int | None) -> None:
+@pytest.mark.parametrize("name", ["compressed", "by labels"])
+def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], name: str, per_place: int | None) -> None:
     folder, X = files
-    document = json.loads((folder / "compressed" / "compression.json").read_text())
+    document = json.loads((folder / name / "compression.json").read_text())
     before, after = (
-        read_model(path, decision="value") for path in (folder / "original.json", folder / "compressed" / "model.json")
+        read_model(path, decision="value") for path in (folder / "original.json", folder / name / "model.json")
     )
+    healthy, y = compression_record.read_record(folder / name), None if name == "compressed" else _labels(X)[300:]
+    assert pine_boost.verify_compression(before, after, healthy, X[300:], y).agrees
     shown = {"path", "segments", "proved_trees", "attack_row"}  # partly on trust, or a hint
     n_agreed = 0
     for path, copy in all_edits(document, 3, per_place):
@@ -253,26 +292,75 @@ def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], per_place: 
             continue
         for forged in (record, replace(record, claim=record.expected_claim())):
             try:
-                verdict = pine_boost.verify_compression(before, after, forged, X[300:])
+                verdict = pine_boost.verify_compression(before, after, forged, X[300:], y)
             except PineBoostError:
                 continue
             assert verdict.summary().startswith("AGREES" if verdict.agrees else "DISAGREES")
-            if verdict.agrees and forged != compression_record.read_record(folder / "compressed"):
+            if verdict.agrees and forged != healthy:
                 n_agreed += 1
                 # a lower target is a weaker claim, and with a tolerance the rows were counted again: these rows
                 # support both, and that they were fixed beforehand is listed as taken on trust
-                assert path[0] in {*ON_TRUST, *shown, "fidelity", "tolerance", "digest", "probability_shift"}, path
+                assert path[0] in {
+                    *ON_TRUST,
+                    *shown,
+                    "fidelity",
+                    "max_loss",
+                    "tolerance",
+                    "digest",
+                    "probability_shift",
+                }, path
     assert n_agreed > 5
 
 
+def _of_known_keys(found: Any, own: Any) -> Any:
+    """Without keys that nobody reads."""
+    if not (isinstance(found, dict) and isinstance(own, dict)):
+        return found
+    return {key: _of_known_keys(value, own[key]) for key, value in found.items() if key in own}
+
+
+@SOME_OR_ALL
+@pytest.mark.parametrize("name", ["proved", "validated"])
+def test_every_edit_of_a_scorer(files: tuple[Path, np.ndarray], name: str, per_place: int | None) -> None:
+    folder, X = files
+    original, path = xgboost.Booster(model_file=folder / "original.json"), folder / name / "scorer.json"
+    X_val = None if name == "proved" else X[300:]
+    healthy = path.read_bytes()
+    document, own = json.loads(healthy), read_manifest(folder / name)
+    expected = load_scorer(folder / name).predict(X)
+    assert verify_scorer(original, folder / name, X_val).agrees
+    verdicts = Counter()
+    try:
+        for place, copy in all_edits(document, 3, per_place):
+            path.write_text(_resealed(copy))
+            try:
+                load_scorer(folder / name).predict(X)
+                verdict = verify_scorer(original, folder / name, X_val)
+            except PineBoostError as error:
+                verdicts[type(error).__name__] += 1
+                continue
+            verdicts[verdict.agrees] += 1
+            if verdict.agrees and _of_known_keys(read_manifest(folder / name), own) != own:
+                # labels that a model file does not hold, and without its facts a proved scorer says nothing of them
+                is_listed = place[0] in ("pine_boost", "classes") or (place, name) == (("facts",), "proved")
+                is_listed |= place[1:2] in SCORER_TRUST or place[2:3] in VALIDATION_TRUST
+                assert is_listed, place
+                assert (load_scorer(folder / name).predict(X) == expected).all() or place[0] == "classes"
+    finally:
+        path.write_bytes(healthy)
+    assert verdicts["CertificateMismatch"] > 20
+    assert verdicts[True] > 5
+
+
+@pytest.mark.parametrize("per_place", [8, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("name", ["guarded", "margin"])
-def test_every_edit_of_a_guarded_folder(files: tuple[Path, np.ndarray], name: str) -> None:
+def test_every_edit_of_a_guarded_folder(files: tuple[Path, np.ndarray], name: str, per_place: int | None) -> None:
     folder, X = files
     path = folder / name / "scorer.json"
     healthy = path.read_bytes()
     expected = load_scorer(folder / name).predict(X)
     try:
-        for place, copy in all_edits(json.loads(healthy), 3, per_place=8):
+        for place, copy in all_edits(json.loads(healthy), 3, per_place):
             path.write_text(json.dumps({**copy, "digest": digest_of(copy)}))
             try:
                 loaded = load_scorer(folder / name)
@@ -334,3 +422,63 @@ def test_a_wrong_model_under_a_wide_band_is_not_believed(files: tuple[Path, np.n
     assert main(["verify", str(folder / "original.json"), str(out)]) == 1
     (out / "certificate.json").write_text(forged.to_json())
     assert main(["verify", str(folder / "original.json"), str(out)]) == 1
+
+
+def test_every_edit_of_the_record_of_a_job(files: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+    """A job is done by an intact record of this job alone, or it is run again."""
+    folder, _ = files
+    job, policy = Job("a", str(folder / "original.json")), Policy("accelerate")
+    row = run_job(job, str(tmp_path), policy)
+    assert run_job(job, str(tmp_path), policy) == replace(row, done_before=True)
+    path = tmp_path / "a" / "job.json"
+    document = json.loads(path.read_text())
+    asked = {key: document[key] for key in ("inputs", "method", "options", "reports")}
+    n_done = 0
+    for place, copy in all_edits(document, 3):
+        path.write_text(_resealed(copy))
+        done = _read_done(tmp_path / "a", asked)
+        if done is not None and copy != document:
+            n_done += 1
+            assert place[0] in ("row", "digest", "files"), place
+            assert done.name == "a"
+            assert done.done_before
+    assert n_done > 5
+    path.write_text(json.dumps({**document, "row": {**document["row"], "status": "VALIDATED"}}))
+    assert _read_done(tmp_path / "a", asked) is None  # its digest does not fit
+
+
+def test_every_edit_of_a_domain(tmp_path: Path) -> None:
+    """A domain file is written by hand: every edit is a domain that compiles, or is refused with a message."""
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    X[:, 4] = np.arange(300) % 4
+    y = (X[:, 0] + X[:, 1] * X[:, 2] + X[:, 3] + (X[:, 4] == 2) > 0).astype(int)
+    names = {"feature_names": list("abcde"), "feature_types": [*"qqqq", "c"]}
+    table = xgboost.DMatrix(X, y, enable_categorical=True, **names)
+    forest = read_model(xgboost.train({"max_depth": 3, "nthread": 1}, table, 10), decision="value").forest
+    space, schema = build_space(forest), schema_of(forest)
+    document = {
+        "one_hot": [["a", "b"]],
+        "ordinal": [["b", "c"]],
+        "lower": {"d": -2.5},
+        "upper": {"d": 2},
+        "integer": ["c"],
+        "never_missing": ["a", 3],
+        "forbidden": [
+            [{"feature": "a", "upper": 0.5}, {"feature": "d", "lower": 1, "upper": 2}],
+            [{"feature": "e", "categories": [1, 2]}, {"feature": "c", "lower": 0}],
+        ],
+    }
+    path = tmp_path / "domain.json"
+    path.write_text(json.dumps(document))
+    assert compile_domain(read_domain(str(path)), space, schema).forbidden
+    outcomes = Counter()
+    for _, copy in all_edits(document, 3):
+        path.write_text(json.dumps(copy))
+        try:
+            compile_domain(read_domain(str(path)), space, schema)
+        except InvalidInputError:
+            outcomes["refused"] += 1
+        else:
+            outcomes["compiles"] += 1
+    assert outcomes["compiles"] > 20
+    assert outcomes["refused"] > 100

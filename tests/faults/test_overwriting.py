@@ -18,7 +18,7 @@ from pine_boost.errors import CertificateMismatch
 from pine_boost.files import clear_errors, write_file
 from pine_boost.fleet.run import _STARTS, RECORD, _remove_leftovers, run_fleet
 from pine_boost.folders import UNFINISHED, owned_in, require_writable
-from pine_boost.json_fields import canonical
+from pine_boost.json_fields import canonical, write_document
 from pine_boost.monitoring.region_monitor import watch
 from pine_boost.serving.folder import load_scorer
 from tests.support.command_line import words
@@ -406,12 +406,8 @@ def test_a_forged_record_of_a_fleet_owns_nothing_outside_its_folder(tmp_path: Pa
     target = tmp_path / "job"
     target.mkdir()
     digest = hashlib.sha256(b"x").hexdigest()
-    record = {
-        "format": "pine_boost fleet job",
-        "files": {"../precious": digest},
-        "row": {"name": "job", "status": "CERTIFIED"},
-    }
-    (target / RECORD).write_text(json.dumps(record))
+    fields = {"files": {"../precious": digest}, "row": {"name": "job", "status": "CERTIFIED"}}
+    (target / RECORD).write_text(json.dumps(write_document(fields, "pine_boost fleet job", sealed=True)))
     assert owned_in(target, RECORD) == frozenset()
     (target / RECORD).write_text("[" * 100_000)
     assert owned_in(target, RECORD) == frozenset()

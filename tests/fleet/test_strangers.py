@@ -13,6 +13,7 @@ import pytest
 from pine_boost import InvalidInputError
 from pine_boost.fleet import Job, run_fleet
 from pine_boost.fleet.run import Policy, run_job
+from pine_boost.json_fields import digest_of
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 pytest.importorskip("joblib")
@@ -38,6 +39,7 @@ def test_a_record_that_names_files_elsewhere_removes_none(job, tmp_path):
     mine.write_text("my own")
     record = json.loads((out / "a" / "job.json").read_text())
     record["files"]["../../mine.txt"] = hashlib.sha256(mine.read_bytes()).hexdigest()
+    record["digest"] = digest_of(record)
     (out / "a" / "job.json").write_text(json.dumps(record))
     row = run_job(job, str(out), Policy("prune", {"alpha": 0.4}, trust_pickle=True))
     assert row.status == "FAILED"  # the folder is no longer one of ours
