@@ -22,7 +22,7 @@ for _library in ("xgboost", "lightgbm", "sklearn", "catboost"):
 ROOT = Path(__file__).resolve().parents[2]
 ALL = ("xgboost", "lightgbm", "sklearn", "catboost")
 # the oldest supported versions, and XGBoost 2.1 and 3.0, which read some files of later ones in another way
-OLD = ("xgboost-cpu==2.1.4", "xgboost-cpu==3.0.5", "lightgbm==4.0.0", "scikit-learn==1.6.0", "catboost==1.2.8")
+OLD = ("xgboost-cpu==2.1.4", "xgboost-cpu==3.0.5", "lightgbm==4.0.0", "scikit-learn==1.6.0", "catboost==1.2.8 six")
 
 
 def run(actions: str, folder: Path, *, without: tuple[str, ...] = (), library: str | None = None) -> Any:
@@ -38,12 +38,12 @@ def run(actions: str, folder: Path, *, without: tuple[str, ...] = (), library: s
 
 
 def overlay(requirement: str) -> Path:
-    """A folder with one package of another version; kept, because it is downloaded."""
+    """A folder with one package of another version, and what only that version needs; kept, because it is downloaded."""
     cache = os.environ.get("PINE_BOOST_OLD_LIBS", Path.home() / ".cache" / "pine_boost" / "old-libs")
     folder = Path(cache) / requirement
     if not folder.exists():
         pip = [getattr(sys, "_base_executable", sys.executable), "-m", "pip", "install", "--quiet", "--no-deps"]
-        subprocess.run([*pip, "--target", str(folder), requirement], check=True)
+        subprocess.run([*pip, "--target", str(folder), *requirement.split()], check=True)
     return folder
 
 
