@@ -68,8 +68,8 @@ def load_lightgbm(path: str, n_features: int, contents: bytes) -> None:
 
 def load_catboost(path: str, n_features: int, contents: bytes) -> None:
     """Load and predict with the package of CatBoost."""
-    # isolated and without site: the folder that holds the package is all that is needed
-    sys.path.append(os.path.dirname(os.path.dirname(path)))
+    # isolated and without site: what the package itself imports may lie in another folder of the parent's path
+    sys.path += [os.path.dirname(os.path.dirname(path)), *sys.argv[4:]]
     import catboost
 
     with tempfile.TemporaryDirectory() as folder:

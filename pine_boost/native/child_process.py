@@ -69,7 +69,16 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
     except ImportError:
         return
     # isolated and without site: none of the user's setup runs, and it starts quickly
-    command = [sys.executable, "-I", "-S", _SCRIPT, library, path, str(model.forest.n_features)]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        _SCRIPT,
+        library,
+        path,
+        str(model.forest.n_features),
+        *filter(None, sys.path),
+    ]
     _run(command, original_bytes(model), model, time_limit, memory_limit)
     _TRIED.add(model)
 

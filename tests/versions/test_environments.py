@@ -38,7 +38,7 @@ def run(actions: str, folder: Path, *, without: tuple[str, ...] = (), library: s
 
 
 def overlay(requirement: str) -> Path:
-    """A folder with one package of another version, and what only that version needs; kept, because it is downloaded."""
+    """A folder with one package of another version and what only it needs; kept, because it is downloaded."""
     cache = os.environ.get("PINE_BOOST_OLD_LIBS", Path.home() / ".cache" / "pine_boost" / "old-libs")
     folder = Path(cache) / requirement
     if not folder.exists():
