@@ -115,10 +115,10 @@ def expected(results: Path) -> str:
     if not table:
         return ""
     return (
-        f"{table}\n\nTimes as fast as the model's own `predict`, or the share removed: of the trees at 30 trees, of "
-        "the leaves at 100. Medians over 12 data sets with 5 seeds (proofs at 100 trees and speed: 1 seed), from "
-        "`benchmarks/results` (`python -m benchmarks.readme`). [Every library](docs/limits.md#what-to-expect), "
-        "[every comparison](docs/comparison.md)."
+        f"{table}\n\nSpeed-up over the model's own `predict` (processor time of one thread; yours will differ), or the "
+        "share removed: of the trees at 30 trees, of the leaves at 100. Medians over 12 data sets with 5 seeds (proofs "
+        "at 100 trees and speed: 1 seed), from `benchmarks/results` (`python -m benchmarks.readme`). "
+        "[Every library](docs/limits.md#what-to-expect), [every comparison](docs/comparison.md)."
     )
 
 

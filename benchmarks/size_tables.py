@@ -106,7 +106,7 @@ def what_to_expect(folder: Path, n_libraries: int = len(LIBRARIES)) -> str:
             rows = where(proved, model=large, indifference=indifference)
             lines.append((size, f"`prune_booster`, alpha 0.1{words}", *_spread(rows, "leaf_pruning_rate")))
         lines.append((size, "`compress_booster`, 99 %", *_spread(where(validated, model=default), "leaves_gone")))
-    header = ("model", "call", "median", "least", "most", "data sets that lost less than 5 %")
+    header = ("model", "call", "median", "least", "most", "data sets with less than 5 % removed")
     return markdown(header, [line for line in lines if line[2]]) if any(line[2] for line in lines) else ""
 
 

@@ -424,7 +424,7 @@ def _row(cells: Sequence[str], text: str) -> str:
 @displayed
 @dataclass(frozen=True, eq=False, repr=False)
 class Survey:
-    """What can be had for one model; figures are estimates.
+    """What is achievable for one model; figures are estimates.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ def main() -> int:
         app = create_app(native_model(options.native), "This is the model itself.")
     else:
         if not options.folder.exists():
-            print(f"{options.folder} is not there: a model is trained and accelerated for it", flush=True)
+            print(f"{options.folder} does not exist; training and accelerating a small model", flush=True)
             train(options.folder)
         claim = json.loads((options.folder / "scorer.json").read_text())["claim"]
         app = create_app(load_scorer(options.folder), claim)

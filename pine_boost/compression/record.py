@@ -38,7 +38,10 @@ ORIGINS = ("path", "slice")
 
 def saved_in_words(minimize: str, before: float, after: float) -> str:
     """What a headline says is gone."""
-    return f"{1 - after / before:.0%} " + ("less work" if minimize == WORK else f"of the {minimize} gone")
+    saved = 1 - after / before
+    if minimize == WORK:
+        return f"{abs(saved):.0%} {'less' if saved >= 0 else 'more'} work"
+    return f"{saved:.0%} of the {minimize} removed"
 
 
 @dataclass(frozen=True)

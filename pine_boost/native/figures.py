@@ -106,9 +106,9 @@ class SideBySide:
             f"{self.rows}).",
         ]
         if self.quick:
-            told = ", ".join(f"{speed.ratio:.3g} on {_rows_in_words(speed.n_rows)}" for speed in self.quick)
-            rest = "" if len(self.quick) == len(SIZES) else " (speedup() measures larger calls)"
-            lines.append(f"Times as fast as the original, measured now: {told}{rest}.")
+            told = ", ".join(f"{speed.ratio:.3g}x for {_rows_in_words(speed.n_rows)}" for speed in self.quick)
+            rest = "" if len(self.quick) == len(SIZES) else " (speedup() measures larger batches)"
+            lines.append(f"Speed-up over the original, measured on this machine: {told}{rest}.")
         return lines
 
     def table(self, seconds: float = REPORT_SECONDS) -> list[tuple[str, str, str]]:
@@ -127,7 +127,7 @@ class SideBySide:
 
 
 def _rows_in_words(n_rows: int) -> str:
-    return "1 row" if n_rows == 1 else f"{n_rows} rows"
+    return "1 row" if n_rows == 1 else f"{n_rows:,} rows".replace(",", " ")
 
 
 def side_by_side(

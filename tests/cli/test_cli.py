@@ -172,7 +172,7 @@ def test_report_is_written_anew(files: Path, pruned: Path, capsys: Any) -> None:
         capsys, "report", pruned, "--original", files / "model.json", "--data", files / "test.csv.gz", "--json"
     )
     page = Path(json.loads(out)["report"]).read_text()
-    assert "Milliseconds for 100000 rows" in page
+    assert "Milliseconds for 100 000 rows" in page
     assert "rows given for this report" in page
 
 

@@ -177,7 +177,7 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
     assert headline_of(result.certificate) in bare
     assert "the original is not available" in bare
     full = render_report(PruneResult.load(folder, model), X_test)
-    assert "Milliseconds for 100000 rows" in full
+    assert "Milliseconds for 100 000 rows" in full
     other = xgboost.XGBClassifier(n_estimators=3, max_depth=1, nthread=1)
     other.fit(X_fit, predict_classes(result.original, X_fit))
     with pytest.raises(CertificateMismatch, match="The original model given is not"):
