@@ -244,8 +244,10 @@ def accelerate_booster(
     )
 
 
-def _fast_scorer(model: Any) -> FastScorer:
-    return accelerate_booster(model, verbose=False).scorer
+def _fast_scorer(model: Any, time_limit: float | None) -> tuple[FastScorer, bool]:
+    """The scorer, and whether Ctrl-C was pressed."""
+    result = accelerate_booster(model, time_limit=time_limit, verbose=False)
+    return result.scorer, "stopped" in result.facts
 
 
 def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost._version import __version__
-from pine_boost.budget import SHARES, Budget
+from pine_boost.budget import SHARES, Budget, StopReason, until_ctrl_c
 from pine_boost.certificate.claims import (
     MEASURED,
     NOT_VALIDATED,
@@ -42,18 +42,19 @@ from pine_boost.compression.validation import undominated, write
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.folders import write_folder
 from pine_boost.json_fields import write_document
-from pine_boost.model.forest import BoolArray, Model
+from pine_boost.model.forest import BoolArray, FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS
 from pine_boost.native.figures import SIZES, Figures, SideBySide, figures_of
 from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, CompressOptions, counted
-from pine_boost.parsers import pickled, read_model
+from pine_boost.parsers import pickled
 from pine_boost.pipelines.given import GivenModel, read_given
 from pine_boost.pipelines.layers import Layer, kind_of, peel
 from pine_boost.pipelines.unwrapping import EchoProbability, Wrapper
 from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
 from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part
+from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import first_rows
 from pine_boost.tables.overlap import hashes_of, refuse_spent
 from pine_boost.tables.rows import is_large, open_rows
@@ -66,6 +67,7 @@ _CALIBRATED = "CalibratedClassifierCV"
 # Share of rows that every member is expected to change, as multiples of the share that the whole may change; an average
 # changes fewer rows than its members do.
 _LEVELS = np.geomspace(0.1, 8.0, 14)
+_LEAST_SECONDS = 0.01  # for a member, when time is over
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +195,8 @@ class CommitteeResult:
     side_by_side : SideBySide
         Size and work over all members, and what measures the speed of the whole.
     seconds : float
+    stopped : str or None
+        ``"interrupted"`` after Ctrl-C.
     original : object
         The model that was given.
     """
@@ -209,6 +213,7 @@ class CommitteeResult:
     minimize: str | None
     side_by_side: SideBySide = field(repr=False)
     seconds: float
+    stopped: str | None
     original: Any = field(repr=False)
 
     @property
@@ -238,12 +243,19 @@ class CommitteeResult:
 
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
+        lines = self._stated()
+        if self.status != NOT_VALIDATED:
+            lines += self.side_by_side.summary()
+        ended = "" if self.stopped is None else f", the work ended early ({self.stopped})"
+        lines.append(f"{counted(len(self.tested), 'size')} tested, {self.seconds:.1f} s{ended}.")
+        return "\n".join(lines)
+
+    def _stated(self) -> list[str]:
+        """What is promised, and what it rests on; nothing is measured."""
         lines = [self.headline(), self.claim]
         if self.status != NOT_VALIDATED:
             lines.append(bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence) + ".")
-            lines += self.side_by_side.summary()
-        lines.append(f"{counted(len(self.tested), 'size')} tested, {self.seconds:.1f} s.")
-        return "\n".join(lines)
+        return lines
 
     def speedup(self, sizes: Sequence[int] = SIZES) -> dict[int, float]:
         """How many times as fast the whole is, by rows of a call; measured now."""
@@ -263,7 +275,7 @@ class CommitteeResult:
 
     def files(self, _: Any = None) -> dict[str, bytes]:
         """The whole model as a pickle, the claim as text, and a record with the figures and the digests of both."""
-        files = {WHOLE_MODEL: pickled(self.model, REMEDY), CLAIM: f"{self.summary()}\n".encode()}
+        files = {WHOLE_MODEL: pickled(self.model, REMEDY), CLAIM: ("\n".join(self._stated()) + "\n").encode()}
         fields = {**self.to_dict(), "files": digests(files), "pine_boost": __version__}
         record = write_document(fields, FORMAT, sealed=True)
         return files | {RECORD: (json.dumps(record, indent=1) + "\n").encode()}
@@ -281,6 +293,7 @@ class Member:
     lossless: LosslessPart
     task: Task
     found: list[Candidate]
+    few: FloatArray  # rows on which the work is measured
 
     def at(self, share: float) -> Candidate | None:
         """Return the smallest size that is expected to change at most this share of rows; None: the original."""
@@ -310,17 +323,20 @@ def compress_committee(
         members = []
         for number, member in enumerate(committee.members):
             part = budget.until(SHARES["compression path"] * (number + 1) / len(committee.members))
-            members.append(_find_sizes(member, rows, share, options, replace(part, callback=report_progress)))
+            sizes, is_stopped = _find_sizes(member, rows, share, options, replace(part, callback=report_progress))
+            members.append(sizes)
+            budget = budget.after_ctrl_c() if is_stopped and not budget.is_interrupted else budget
     before = np.asarray(committee.whole.predict(X_val))
     made: list[tuple[Any, BoolArray, Sequence[Callable[[], Model]]]] = []
 
-    def counts() -> Iterator[int]:
+    def counts(left: Budget) -> Iterator[int]:
+        made.clear()
         chosen: list[Candidate | None] = [None] * len(members)
         for level in _LEVELS:
             last, chosen = chosen, [member.at(level * share) for member in members]
             if all(one is other for one, other in zip(last, chosen, strict=True)):
                 continue
-            if made and budget.is_limited and budget.is_over:
+            if made and left.is_limited and left.is_over:
                 return
             natives, read = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
             whole = committee.rebuild(natives)
@@ -328,15 +344,20 @@ def compress_committee(
             made.append((whole, changed, read))
             yield int(changed.sum())
 
-    tested = tuple(in_order(counts(), tables.val.n_rows, options.confidence, allowances(*target)))
+    def test(left: Budget) -> tuple[Tested, ...]:
+        return tuple(in_order(counts(left), tables.val.n_rows, options.confidence, allowances(*target)))
+
+    tested, budget = until_ctrl_c(test, budget)
     originals = [member.given.parsed for member in members]
     whole, changed, smaller = committee.whole, np.zeros(tables.val.n_rows, dtype=bool), originals
     for (native, differs, read), outcome in zip(made, tested, strict=True):  # each is smaller than the one before
         if outcome.accepted:
             whole, changed, smaller = native, differs, [ensemble() for ensemble in read]
-    few = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
-    sizes = [_sum([figures_of(model, few) for model in models]) for models in (originals, smaller)]
-    return _result(committee, whole, changed, sizes, options.minimize, tested, tables, options, budget)
+    figures = [
+        _sum([figures_of(model, member.few) for model, member in zip(models, members, strict=True)])
+        for models in (originals, smaller)
+    ]
+    return _result(committee, whole, changed, figures, options.minimize, tested, tables, options, budget)
 
 
 def _sum(members: Sequence[Figures]) -> Figures:
@@ -369,7 +390,7 @@ def accelerate_committee(
     X_val: Any,
     options: AccelerateOptions,
     spent: Any,
-    accelerate: Callable[[Any], Any],
+    accelerate: Callable[[Any, float | None], tuple[Any, bool]],
 ) -> CommitteeResult:
     """Replace every member by a scorer that evaluates all of its trees, and test the whole on X_val."""
     if options.fidelity == 1 or X_fit is None or X_val is None:
@@ -380,12 +401,15 @@ def accelerate_committee(
         )
     budget = Budget.of(options.time_limit)
     tables = _read_rows(committee, X_fit, X_val, options, spent)
-    few = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
+    few = committee.wrapper.rows(first_rows(X_fit, WORK_ROWS))
     made, before = [], []
     for ensemble in committee.ensembles:
-        scorer = accelerate(ensemble)
+        limit = max(budget.remaining, _LEAST_SECONDS) if budget.is_limited else None
+        scorer, is_stopped = accelerate(ensemble, limit)
+        budget = budget.after_ctrl_c() if is_stopped and not budget.is_interrupted else budget
         made.append((FastMarginMember if hasattr(ensemble, "decision_function") else FastMember)(scorer))
-        before.append(figures_of(read_model(ensemble, decision="value"), few))
+        given = read_given(ensemble, decision="value")
+        before.append(figures_of(given.parsed, to_matrix(given.wrapper.rows(few), given.schema)))
     after = [replace(own, bytes=len(pickled(member))) for own, member in zip(before, made, strict=True)]
     whole = committee.rebuild(made)
     changed = np.asarray(whole.predict(X_val)) != np.asarray(committee.whole.predict(X_val))
@@ -397,16 +421,18 @@ def accelerate_committee(
     return _result(committee, whole, changed, [_sum(before), _sum(after)], None, (outcome,), tables, options, budget)
 
 
-def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> Member:
-    """Find the path of one member, with the threshold that its calibrator gives it."""
+def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> tuple[Member, bool]:
+    """Find the path of one member, with the threshold that its calibrator gives it; and whether Ctrl-C ended it."""
     given = read_given(member, decision="value")
     parsed = read_for_compression(given.wrapper.inner, replace(options, threshold=given.wrapper.threshold))
     lossless = lossless_part(parsed)
     goal = Goal(lossless.forest, True, None)
     fit = open_rows(given.wrapper.rows(rows), schema_of(parsed.forest), "X_fit")
-    task = set_up(goal, options.minimize, fit, options.random_state, budget)
-    found, _ = find_path(task, share, budget, parsed.forest)
-    return Member(replace(given, parsed=parsed), lossless, task, undominated(found))
+    few = fit.take(np.arange(min(WORK_ROWS, fit.n_rows)))
+    task, budget = until_ctrl_c(lambda left: set_up(goal, options.minimize, fit, options.random_state, left), budget)
+    found, stopped = find_path(task, share, budget, parsed.forest)
+    made = Member(replace(given, parsed=parsed), lossless, task, undominated(found), few)
+    return made, budget.is_interrupted or stopped is StopReason.INTERRUPTED
 
 
 def _refuse_options(committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions) -> None:
@@ -427,13 +453,13 @@ def _refuse_options(committee: Committee, X_fit: Any, X_val: Any, options: Compr
 def _read_rows(
     committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions, spent: Any
 ) -> Tables:
-    """Read both tables as the first member sees them; raise if the rows or the options do not fit."""
+    """Read both tables as the first member sees them, but X_val as given; raise if rows or options do not fit."""
     _refuse_options(committee, X_fit, X_val, options)
     first = committee.given
     tables = read_tables(first.parsed, first.wrapper.rows(X_fit), first.wrapper.rows(X_val), options)
     refuse_spent(spent, hashes_of(tables.val), "X_val")
     require_rows(*_target(tables, options))
-    return tables
+    return replace(tables, X_val=X_val)
 
 
 def _target(tables: Tables, options: CompressOptions | AccelerateOptions) -> tuple[int, float, float]:
@@ -471,5 +497,6 @@ def _result(
         minimize=minimize,
         side_by_side=SideBySide(before, after, "X_fit", lambda: (committee.whole.predict, model.predict), sample),
         seconds=budget.elapsed,
+        stopped=str(StopReason.INTERRUPTED) if budget.is_interrupted else None,
         original=committee.whole,
     )

@@ -54,7 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
         facts | {"speedup": speed, "folder": str(folder)},
         "\n".join([result.summary(), *lines, f"Written to {folder}"]),
     )
-    if not is_average and result.facts.get("stopped") == "interrupted":
+    if (result.stopped if is_average else result.facts.get("stopped")) == "interrupted":
         print("pine-boost: interrupted; wrote a scorer with what was proved or had passed by then", file=sys.stderr)
         return INTERRUPTED
     return 2 if result.status == "NOT_VALIDATED" else 0  # no exits passed the test: the scorer is the proved one

@@ -59,7 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def exit_code(result: Any) -> int:
     """0 validated, non-inferior or measured, 2 nothing smaller passed, 130 interrupted."""
-    if hasattr(result, "record") and result.record.stopped == "interrupted":
+    if getattr(result, "record", result).stopped == "interrupted":
         print("pine-boost: interrupted; wrote what had passed the test by then", file=sys.stderr)
         return INTERRUPTED
     return 2 if result.status == "NOT_VALIDATED" else 0

@@ -5,6 +5,7 @@ Nothing is claimed on these figures. Speeds are measured when they are asked for
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ HOW = (
 )
 
 Predict = Callable[[Any], Any]
+_LOGGER = logging.getLogger("pine_boost")
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,10 @@ class SideBySide:
         Rows that both take.
     is_quick : bool
         Whether a summary may load the models.
+    takes_arrays : bool
+        Whether both take a frame of numbers as an array; the first steps of a Pipeline may need its columns.
+    original : str
+        What the speed is compared with.
     """
 
     before: Figures
@@ -83,14 +89,23 @@ class SideBySide:
     calls: Callable[[], tuple[Predict, Predict]]
     sample: Any
     is_quick: bool = True
+    takes_arrays: bool = False
+    original: str = "the original"
 
     def speeds(self, X: Any = None, sizes: Sequence[int] = SIZES, seconds: float = inf) -> tuple[Speed, ...]:
-        """Speeds at every size that fits into the time; none where a library is not installed."""
+        """Speeds at every size that fits into the time; none where a library is not installed.
+
+        With a limited time they are told beside a finished result, which no failure here may lose: it is only logged.
+        """
         try:
-            calls = self.calls()
+            return time_calls(self.calls(), self.sample if X is None else X, sizes, seconds, self.takes_arrays)
         except ImportError:
             return ()
-        return time_calls(calls, self.sample if X is None else X, sizes, seconds)
+        except Exception as error:  # a user's own steps may raise anything
+            if seconds == inf:
+                raise
+            _LOGGER.warning("the speed was not measured: %s: %s", type(error).__name__, error)
+            return ()
 
     @cached_property
     def quick(self) -> tuple[Speed, ...]:
@@ -108,7 +123,7 @@ class SideBySide:
         if self.quick:
             told = ", ".join(f"{speed.ratio:.3g}x for {_rows_in_words(speed.n_rows)}" for speed in self.quick)
             rest = "" if len(self.quick) == len(SIZES) else " (speedup() measures larger batches)"
-            lines.append(f"Speed-up over the original, measured on this machine: {told}{rest}.")
+            lines.append(f"Speed-up over {self.original}, measured on this machine: {told}{rest}.")
         return lines
 
     def table(self, seconds: float = REPORT_SECONDS) -> list[tuple[str, str, str]]:
@@ -143,7 +158,8 @@ def side_by_side(
         try_in_child(original)
         return native_predict(original), native_predict(smaller)
 
-    return SideBySide(before, after, rows, calls, as_table(sample, schema_of(original.forest)), is_quick(original))
+    table = as_table(sample, schema_of(original.forest))
+    return SideBySide(before, after, rows, calls, table, is_quick(original), takes_arrays=True)
 
 
 def is_quick(model: Model) -> bool:
@@ -179,13 +195,18 @@ def native_predict(parsed: Model, outer: Any = None) -> Predict:
 
 
 def time_calls(
-    calls: tuple[Predict, Predict], rows: Any, sizes: Sequence[int] = SIZES, seconds: float = inf
+    calls: tuple[Predict, Predict],
+    rows: Any,
+    sizes: Sequence[int] = SIZES,
+    seconds: float = inf,
+    takes_arrays: bool = False,
 ) -> tuple[Speed, ...]:
     """Least seconds of both calls, on rows that are repeated as often as needed.
 
     Sizes ascend; those that would not fit into ``seconds`` are left out.
     """
-    if not hasattr(rows, "iloc") or all(getattr(dtype, "kind", "O") in "fiu" for dtype in rows.dtypes):
+    is_numeric = not hasattr(rows, "iloc") or all(getattr(dtype, "kind", "O") in "fiu" for dtype in rows.dtypes)
+    if takes_arrays and is_numeric and not hasattr(rows, "tocsr"):
         rows = np.asarray(rows)  # what both read fastest
     began = time.perf_counter()
     found: list[Speed] = []

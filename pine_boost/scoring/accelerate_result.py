@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pine_boost.compression.record import Segment
 from pine_boost.compression.segments import segments_in_words
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
-from pine_boost.native.figures import SIZES, Figures, SideBySide, file_contents, is_quick
+from pine_boost.native.figures import SIZES, Figures, SideBySide, file_contents, is_quick, native_predict
 from pine_boost.notebooks import displayed
 from pine_boost.options import counted
 from pine_boost.scoring.fast_scorer import FastScorer
@@ -76,10 +76,20 @@ class AccelerateResult:
             self._calls,
             self.sample,
             is_quick(model),
+            self.scorer.parts.prepare is None or self._is_inside,
+            "the ensemble inside" if self._is_inside else "the original",
         )
+
+    @property
+    def _is_inside(self) -> bool:
+        """Whether the sample was drawn from the leaves, behind the first steps of a Pipeline."""
+        return self.scorer.parts.prepare is not None and self.work_rows != "X_fit"
 
     def _calls(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         try_in_child(self.original)
+        if self._is_inside:
+            inside = FastScorer(replace(self.scorer.parts, prepare=None, finish=None))
+            return native_predict(self.original), inside.predict
         return self.native, self.scorer.predict
 
     def speedup(self, X: Any = None, sizes: Sequence[int] = SIZES) -> dict[int, float]:
@@ -88,7 +98,8 @@ class AccelerateResult:
         Parameters
         ----------
         X : table, optional
-            Rows to score, repeated as often as needed; default: those that `work` was measured on.
+            Rows to score, repeated as often as needed; default: those that `work` was measured on. If those are
+            synthetic rows for a Pipeline, the ensemble inside is timed without its first steps.
         sizes : sequence of int
             Numbers of rows per call.
 
@@ -97,7 +108,10 @@ class AccelerateResult:
         dict
             Number of rows to ratio of times. Both are timed in turn, the best of several calls each.
         """
-        return {speed.n_rows: speed.ratio for speed in self.side_by_side.speeds(X, sizes)}
+        side = self.side_by_side
+        if X is not None and self._is_inside:
+            side = replace(side, calls=lambda: (self.native, self.scorer.predict), takes_arrays=False)
+        return {speed.n_rows: speed.ratio for speed in side.speeds(X, sizes)}
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the scorer's folder, which `load_scorer` reads and ``pine-boost verify`` proves again."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import sys
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -18,6 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pine_boost
+from pine_boost.budget import SECONDS
+from pine_boost.cli.compress import exit_code
 from tests.support.command_line import run
 
 X, Y = make_classification(2400, n_features=8, n_informative=5, flip_y=0.05, random_state=3)
@@ -165,3 +170,80 @@ def test_votes_and_members_without_trees_are_refused():
         pine_boost.compress_booster(mixed, FIT, VAL, fidelity=0.95)
     with pytest.raises(pine_boost.InvalidInputError, match="not fitted"):
         pine_boost.compress_booster(VotingClassifier([("f", FOREST)]), FIT, VAL)
+
+
+COLUMNS = [f"c{number}" for number in range(8)]
+
+
+def _selecting(*models):
+    """Steps that choose columns by name, each before a model of its own."""
+    chosen = [COLUMNS[:5], COLUMNS[2:]]
+    steps = [make_column_transformer((StandardScaler(), names)) for names in chosen]
+    return [make_pipeline(step, model) for step, model in zip(steps, models, strict=False)]
+
+
+@pytest.mark.parametrize("place", ["outside", "inside"])
+def test_steps_that_choose_columns_by_name(place, tmp_path, few_synthetic_rows, caplog):
+    fit, val = pd.DataFrame(FIT, columns=COLUMNS), pd.DataFrame(VAL, columns=COLUMNS)
+    if place == "outside":
+        (model,) = _selecting(VotingClassifier([("f", FOREST), ("b", BOOSTER)], voting="soft"))
+    else:
+        model = VotingClassifier(list(zip("fb", _selecting(FOREST, BOOSTER), strict=True)), voting="soft")
+    model.fit(fit, Y[:800])
+    for call in (pine_boost.compress_booster, pine_boost.accelerate_booster):
+        result = call(model, fit, val, fidelity=0.95, verbose=False)
+        assert result.status == "VALIDATED"
+        assert result.n_changed == np.sum(result.model.predict(val) != model.predict(val))
+        assert "Speed-up over the original, measured on this machine: " in result.summary()
+        claim = (result.save(tmp_path / call.__name__) / "claim.txt").read_text()
+        assert result.claim in claim
+        assert "Speed-up" not in claim
+        assert set(result.speedup(sizes=(1, 5))) == {1, 5}
+    assert "not measured" not in caplog.text
+    assert result.side_by_side.before.trees == FOREST.n_estimators + BOOSTER.n_estimators
+
+
+@pytest.mark.parametrize("member", [1, 2])
+def test_ctrl_c_on_the_path_of_a_member_leaves_a_second_for_the_rest(member, capsys, few_synthetic_rows):
+    seen = []
+
+    def press(step):
+        seen.append(step)
+        if step.step == 3 and sum(earlier.step == 1 for earlier in seen) == member:
+            raise KeyboardInterrupt
+
+    result = pine_boost.compress_booster(whole("vote"), FIT, VAL, fidelity=0.95, callback=press)
+    assert result.stopped == result.to_dict()["stopped"] == "interrupted"
+    assert "the work ended early (interrupted)" in result.summary()
+    assert result.status in ("VALIDATED", "NOT_VALIDATED")
+    assert result.n_changed == np.sum(result.model.predict(VAL) != whole("vote").predict(VAL))
+    assert compressed("vote").stopped is None
+    assert exit_code(result) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_fast_members_are_made_leaves_a_second_for_the_rest(
+    tmp_path, capsys, monkeypatch, few_synthetic_rows
+):
+    (tmp_path / "vote.pkl").write_bytes(pickle.dumps(whole("vote")))
+    np.save(tmp_path / "fit.npy", FIT)
+    np.save(tmp_path / "val.npy", VAL)
+    real, left = sys.modules["pine_boost.accelerate"].proved_plan, []
+
+    def pressed(*given, budget, **named):
+        left.append(budget.remaining)
+        if len(left) == 1:
+            raise KeyboardInterrupt
+        return real(*given, budget=budget, **named)
+
+    monkeypatch.setattr(sys.modules["pine_boost.accelerate"], "proved_plan", pressed)
+    tables = ("--fit", tmp_path / "fit.npy", "--val", tmp_path / "val.npy")
+    call = ("accelerate", tmp_path / "vote.pkl", "--trust-pickle", *tables, "--fidelity", 0.95, "-o", tmp_path / "fast")
+    code, out, err = run(capsys, *call)
+    assert code == 130, err
+    assert "interrupted" in err
+    assert "VALIDATED" in out
+    assert len(left) == 3  # the first member twice
+    assert max(left[1:]) <= SECONDS["after Ctrl-C"]
+    fast = pickle.loads((tmp_path / "fast" / "whole_model.pkl").read_bytes())
+    assert np.array_equal(fast.predict(FRESH), whole("vote").predict(FRESH))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import pine_boost.pipelines.unwrapping
-from pine_boost import GuardedModel, load_scorer, prune_booster, sweep, verify
+from pine_boost import GuardedModel, accelerate_booster, load_scorer, prune_booster, sweep, verify
+from tests.support.command_line import run
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -235,3 +237,36 @@ def test_a_calibrated_result_says_whose_probabilities_moved():
     assert result.record.probability_shift["maximum"] == largest
     bare = pine_boost.compress_booster(fitted("xgboost"), rows[:200], rows[200:], fidelity=0.9)
     assert said not in str(bare)
+
+
+@pytest.mark.parametrize("kinds", ["mixed", "numbers"])
+def test_the_speed_of_a_pipeline_that_selects_columns_by_name(kinds, tmp_path, capsys):
+    table = pd.DataFrame(FIT[:, :3], columns=["a", "b", "c"])
+    encode = (OneHotEncoder(handle_unknown="ignore"), ["c"])
+    if kinds == "mixed":
+        table["c"] = np.where(table["c"] > table["c"].mean(), "high", "low")
+    steps = make_column_transformer((StandardScaler(), ["a", "b"]), encode if kinds == "mixed" else ("drop", ["c"]))
+    model = make_pipeline(steps, MODELS["gradient"]()).fit(table, Y[:250])
+    inside = accelerate_booster(model)  # measured on synthetic rows of the ensemble, which are no rows of the whole
+    assert "Speed-up over the ensemble inside, measured on this machine: " in str(inside)
+    assert set(inside.speedup(sizes=(1, 5))) == set(inside.speedup(table, sizes=(1, 5))) == {1, 5}
+    fitted_to = accelerate_booster(model, table)
+    assert "Speed-up over the original, measured on this machine: " in str(fitted_to)
+    assert set(fitted_to.speedup(sizes=(1, 5))) == {1, 5}
+    (tmp_path / "p.pkl").write_bytes(pickle.dumps(model))
+    table.to_csv(tmp_path / "fit.csv", index=False)
+    for more in ([], ["--fit", tmp_path / "fit.csv", "--speedup"]):
+        call = ("accelerate", tmp_path / "p.pkl", "--trust-pickle", "-o", tmp_path / "s", *more)
+        code, out, err = run(capsys, *call)
+        assert (code, "speed was not measured" in err) == (0, False), err
+        assert "Speed-up over the " in out
+
+
+def test_a_speed_that_cannot_be_measured_fails_nothing(caplog):
+    result = accelerate_booster(make_pipeline(StandardScaler(), MODELS["gradient"]()).fit(FIT, Y[:250]), FIT)
+    unfit = replace(result, sample=FIT[:, :2])  # rows that the model does not take
+    assert unfit.claim in str(unfit)
+    assert "Speed-up" not in str(unfit)
+    assert "the speed was not measured: ValueError: X has 2 features" in caplog.text
+    with pytest.raises(ValueError, match="X has 2 features"):  # it was asked for
+        unfit.speedup()
