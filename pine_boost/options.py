@@ -313,11 +313,7 @@ def option_of(call: str, name: str) -> Option:
 
 def flag_of(name: str) -> str:
     """The flag of a parameter on the command line; empty if it has none."""
-    return (
-        TABLE[name].flag_name
-        if name in TABLE
-        else {"overwrite": "--force", "codes": "--codes", "backend": "--backend"}.get(name, "")
-    )
+    return TABLE[name].flag_name if name in TABLE else _FLAGS_OF_ONE_COMMAND.get(name, "")
 
 
 def as_keyword(name: str, value: Any = None) -> str:

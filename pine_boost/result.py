@@ -82,7 +82,7 @@ class PruneResult:
         ----------
         folder : path
         original : model, path or bytes, optional
-            What was pruned; only `evaluate` and the report need it.
+            What was pruned; needed by `evaluate`, `speedup`, the sizes in `summary` and the report.
         trust_pickle : bool
             Load pickled models; only for files you made.
 

@@ -39,6 +39,7 @@ from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
 from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.native import as_table
 from pine_boost.tables.overlap import SURVEY_FORMAT, hashes_of, read_survey, refuse_spent, row_hashes
 from pine_boost.tables.schema import schema_of
 
@@ -188,7 +189,7 @@ def survey(
         lines = [line, *_monotone(lossless, proved, compressed, tolerance)]
         say(report_progress, "measuring speeds")
         original, *smaller = _measured(parsed, lines, budget)
-        accelerated = _accelerated(fast, original, moved, given, budget)
+        accelerated = _accelerated(fast, original, rows, moved, given, budget)
     offers = (original, accelerated, *smaller)
     return Survey(offers, tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 
@@ -250,19 +251,23 @@ def _accelerate(parsed: Model, moved: Mapping[str, float | None], seed: int) -> 
 def _accelerated(
     fast: AccelerateResult | str,
     original: Offer,
+    rows: FloatArray,
     moved: Mapping[str, float | None],
     given: Mapping[str, Any],
     budget: Budget,
 ) -> Offer:
-    """The proved scorer, its work and how many times as fast as the native ``predict`` it is."""
+    """The proved scorer, its work on the rows of all lines, and its speed relative to the native ``predict``."""
     call = Asked("accelerate_booster", (), {**moved, **given})
     promise = scorer_offer(moved.get("tolerance"))
     offer = replace(original, promise=promise, call=as_call(*call), command=as_command(*call))
     if isinstance(fast, str):
         return replace(offer, note=fast)
-    side = fast.side_by_side
-    note = f"needs no data; a typical input visits {fast.work * original.trees:.3g} of {original.trees} trees"
-    found = replace(offer, **asdict(side.after), note=note)
+    side, forest = fast.side_by_side, fast.original.forest
+    met = fast.scorer.trees_met(as_table(rows, schema_of(forest)))
+    kept = np.array(fast.facts.get("truncation", {}).get("trees", range(forest.n_trees)), np.int32)
+    work = work_of(forest, rows, kept[fast.scorer.parts.plan.order], met)
+    note = f"needs no data; a typical row of X_fit visits {met.mean():.3g} of {original.trees} trees"
+    found = replace(offer, **{**asdict(side.after), "work": work}, note=note)
     if budget.is_over:
         return found
     at_1, at_100, at_100000 = _ratios(side.speeds(seconds=min(_SPEED_SECONDS, budget.remaining)))

@@ -123,8 +123,14 @@ def test_save_load_verify(binary: Any, tmp_path: Any) -> None:
         pine_boost.verify_compression(model, folder / "model.json", folder, X_val[::-1])
     with pytest.raises(CertificateMismatch, match="compressed model"):
         pine_boost.verify_compression(model, model, folder, X_val)
-    with pytest.raises(InvalidInputError, match="without the original"):
-        loaded.evaluate(X_val)
+    for question in (lambda: loaded.evaluate(X_val), loaded.speedup):
+        with pytest.raises(InvalidInputError, match=r"use CompressResult\.load\(folder, original=\.\.\.\)"):
+            question()
+    whole = pine_boost.CompressResult.load(folder, original=model)
+    assert whole.evaluate(X_val) == result.evaluate(X_val)
+    assert set(whole.speedup(sizes=(1,))) == {1}
+    with pytest.raises(CertificateMismatch, match=r"is not the model that compression\.json names"):
+        pine_boost.CompressResult.load(folder, original=result.model)
 
 
 def test_an_edited_record_is_refused_or_found_wrong(binary: Any, tmp_path: Any) -> None:

@@ -31,6 +31,18 @@ def found() -> Any:
     return model, X, survey
 
 
+def _cost(model: Any, rows: Any) -> Any:
+    """2 and the splits passed, of every row in every tree, from XGBoost's own table of nodes."""
+    frame = model.get_booster().trees_to_dataframe()
+    parent = {child: row.ID for row in frame.itertuples() for child in (row.Yes, row.No) if row.Feature != "Leaf"}
+    depth = dict.fromkeys(frame.ID, 0)
+    for node in depth:
+        above = node
+        while above in parent:
+            above, depth[node] = parent[above], depth[node] + 1
+    return np.array([[2 + depth[f"{t}-{int(leaf)}"] for t, leaf in enumerate(row)] for row in model.apply(rows)])
+
+
 def test_one_line_for_every_kind_of_promise(found: Any) -> None:
     model, X, survey = found
     kinds = [offer.promise.split(":")[0] for offer in survey.offers]
@@ -39,8 +51,12 @@ def test_one_line_for_every_kind_of_promise(found: Any) -> None:
     assert original.trees == accelerated.trees == 10
     assert min(accelerated.speed_1, accelerated.speed_100, accelerated.speed_100000) > 0
     assert accelerated.work < original.work
-    assert "needs no data" in accelerated.note
     scorer = eval(accelerated.call, {"pine_boost": pine_boost, "model": model}).scorer
+    met, cost = scorer.trees_met(X[:500]), _cost(model, X[:500])  # both lines on the same rows
+    assert accelerated.note == f"needs no data; a typical row of X_fit visits {met.mean():.3g} of 10 trees"
+    assert original.work == pytest.approx(cost.sum(axis=1).mean())
+    is_met = np.arange(10) < met[:, None]
+    assert accelerated.work == pytest.approx((cost[:, scorer.parts.plan.order] * is_met).sum(axis=1).mean())
     assert np.array_equal(scorer.predict(X), model.predict(X))
     assert all(offer.leaves <= original.leaves for offer in survey.offers)
     needs = next(offer for offer in survey.offers if "99.9%" in offer.promise)
@@ -121,7 +137,9 @@ def test_a_regressor_is_offered_no_proof() -> None:
     accelerated = offers[1]
     assert accelerated.promise == "accelerated: a raw value within 0.3 of the model's on every input, proved"
     assert accelerated.call == "pine_boost.accelerate_booster(model, tolerance=0.3)"
-    scorer = pine_boost.accelerate_booster(model, tolerance=0.3).scorer
+    fast = pine_boost.accelerate_booster(model, tolerance=0.3)
+    scorer, kept = fast.scorer, fast.facts["truncation"]["trees"]
+    assert accelerated.work == pytest.approx(_cost(model, X[:500])[:, kept].sum(axis=1).mean())
     assert scorer.parts.flat.n_trees == accelerated.trees < 5
     assert np.abs(scorer.predict(X) - model.predict(X)).max() <= 0.3
     assert not any("refused" in offer.note for offer in offers)

@@ -3,7 +3,7 @@
 Exit code 0: everything in the certificate was proved again. 2: the budget ran out before. 1: a
 counterexample was found, or the files do not belong together. A folder of a sweep is verified alpha
 by alpha within one time limit; for a compression the changed rows are counted again. Of a guarded model the
-certificate in its folder is proved again, or its margin chosen again on the validation rows.
+certificate in its folder is proved again, or its margin measured again on the validation rows.
 """
 
 from __future__ import annotations
@@ -28,6 +28,16 @@ EXAMPLES = """examples:
   pine-boost verify model.json pruned/model.json --certificate pruned/certificate.json \\
       --region pruned/region.json --time-limit 300"""
 _CODES = {True: 0, False: 1, None: 2}
+_DEFAULTS = {"n_jobs": 1, "record": False}  # of the others None
+_SEARCH = ("fit", "cal", "time_limit", "n_jobs")
+_BY_REGION = "a region guard, whose manifest names its certificate and region by digest"
+_ACCEPTED = {
+    "a certificate": (*_SEARCH, "certificate", "region", "record"),
+    _BY_REGION: _SEARCH,
+    "a margin guard": ("val",),
+    "a scorer": ("val",),
+    "a compression": ("val", "label"),
+}
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +70,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Prove again and print the verdict."""
     from pine_boost.certificate.saved import result_folders
-    from pine_boost.errors import InvalidInputError
     from pine_boost.options import require_seconds
     from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
     from pine_boost.serving.folder import read_guarded
@@ -68,20 +77,18 @@ def main(arguments: argparse.Namespace) -> int:
     require_seconds(arguments.time_limit, "time_limit")
     given = Path(arguments.pruned)
     if (given if given.is_dir() else given.parent).joinpath("compression.json").is_file():
+        _refuse_others(arguments, "a compression")
         return _recount(arguments, given)
     places, guarded = result_folders(given) if given.is_dir() else (given,), None
     if given.joinpath(MANIFEST).is_file():
         manifest = read_manifest(given)
         if "guard" not in manifest:
+            _refuse_others(arguments, "a scorer")
             return _verify_scorer(arguments)
+        _refuse_others(arguments, _BY_REGION if manifest["guard"] is None else "a margin guard")
         guarded = read_guarded(given, trust_pickle=arguments.trust_pickle)
         if guarded.margin is not None:
-            return _choose_again(arguments, guarded)
-        if arguments.record or arguments.certificate or arguments.region:
-            raise InvalidInputError(
-                f"The manifest of {given} names its certificate and region by digest; leave out --record, "
-                "--certificate and --region."
-            )
+            return _measure_again(arguments, guarded)
         places = tuple(given / name for name in manifest["files"] if name.startswith("pruned."))
     verdicts: dict[str, Verification] = {}
     for number, place in enumerate(places):
@@ -101,8 +108,22 @@ def main(arguments: argparse.Namespace) -> int:
     return 1 if 1 in codes else max(codes)
 
 
-def _choose_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
-    """Choose the margin of a guarded model again on its validation rows."""
+def _refuse_others(arguments: argparse.Namespace, kind: str) -> None:
+    """Refuse the flags that say nothing about a result of this kind."""
+    from pine_boost.errors import InvalidInputError
+
+    names = dict.fromkeys(name for accepted in _ACCEPTED.values() for name in accepted)
+    others = [n for n in names if n not in _ACCEPTED[kind] and getattr(arguments, n) != _DEFAULTS.get(n)]
+    if others:
+        taken, wrong = (
+            ", ".join("--jobs" if name == "n_jobs" else f"--{name.replace('_', '-')}" for name in among)
+            for among in (_ACCEPTED[kind], others)
+        )
+        raise InvalidInputError(f"{arguments.pruned}: verify takes {taken} for {kind}; leave out {wrong}.")
+
+
+def _measure_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
+    """Measure the margin of a guarded model again on its validation rows."""
     from pine_boost.errors import InvalidInputError
     from pine_boost.model.digest import forest_digest
     from pine_boost.serving.guards import measure_margin
@@ -120,10 +141,15 @@ def _choose_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
     rows = given.wrapper.rows(flags.read_rows(arguments.val, given))
     found = measure_margin(given.parsed, parts.pruned, rows, stated.fidelity, stated.confidence)
     agrees = found == stated
-    said = f"The record is wrong: on these rows the margin is {found}, the folder states {stated}."
+    of_rows = f"of {found.n_val}" if found.n_val == stated.n_val else f"of {found.n_val} instead of {stated.n_val}"
+    said = (
+        f"These rows give another margin than the folder states: distance {found.distance} instead of "
+        f"{stated.distance}, {found.n_differ} instead of {stated.n_differ} changed {of_rows} rows. Pass the rows that "
+        "`guard --val` was given, or do not trust the folder."
+    )
     if agrees:
         said = (
-            f"Chosen again on {found.n_val} validation rows: the margin is that of the folder.\n{parts.claim}\n"
+            f"Recomputed on {found.n_val} validation rows: the margin matches the folder.\n{parts.claim}\n"
             "Taken on trust: that nothing had seen these rows, and that future inputs come from the same source."
         )
     document = {"agrees": agrees, "claim": parts.claim, "stated": asdict(stated), "found": asdict(found)}
@@ -186,6 +212,7 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     for path in (certificate, region):
         if not path.is_file():
             raise InvalidInputError(f"{path} does not exist; name it with --{path.stem}.")
+    _refuse_others(arguments, "a certificate")
     stated = Certificate.load(certificate)
     given = read_original(arguments, arguments.original, stated.thresholds, stated.original_digest)
     _check_whole_model(arguments, pruned.parent, stated.files, stated.pruned_digest, stated)

@@ -59,8 +59,7 @@ from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.tables.schema import schema_of
 
 _NO_ORIGINAL = (
-    "This result was loaded from its folder, without the original; use "
-    "pine_boost.verify_compression(folder, original, X)."
+    "This result was loaded from its folder, without the original; use CompressResult.load(folder, original=...)."
 )
 
 
@@ -75,7 +74,7 @@ class CompressResult:
         Of the same kind as the model that was given; bytes of the same format for a file.
     record : CompressionRecord
     original : Model or None
-        As parsed; None for a result that was loaded from its folder.
+        As parsed; None for a result that was loaded without it.
     compressed : Model
     changed : bool (n_val,) or None
         Validation rows on which the two native models differ; None for a loaded result.
@@ -213,23 +212,41 @@ class CompressResult:
         return write_folder(folder, self.files(X_val), overwrite=overwrite)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> CompressResult:
+    def load(
+        cls, folder: str | os.PathLike[str], original: Any = None, *, trust_pickle: bool = False
+    ) -> CompressResult:
         """Read a saved result; the model comes back as a file, a pickle as a live object.
+
+        Parameters
+        ----------
+        folder : path
+        original : model, path or bytes, optional
+            What was compressed; needed by `evaluate`, `speedup` and the sizes in `summary`.
+        trust_pickle : bool
+            Load pickled models; only for files you made.
 
         Raises
         ------
         CertificateMismatch
-            The model is not the one that the record names.
+            A model is not the one that the record names.
         """
         record = read_record(folder)
         path = saved_model(Path(folder), record)
-        compressed = read_model(path, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle)
+        how: dict[str, Any] = {
+            "threshold": record.thresholds or None,
+            "decision": "value",
+            "trust_pickle": trust_pickle,
+        }
+        compressed = read_model(path, **how)
         if forest_digest(compressed.forest) != record.compressed_digest:
             raise CertificateMismatch(f"{path} is not the model of its compression.json.")
+        before = None if original is None else read_model(original, digest=record.original_digest, **how)
+        if before is not None and forest_digest(before.forest) != record.original_digest:
+            raise CertificateMismatch(f"The original given is not the model that {RECORD} names.")
         warn_if_untested(compressed.forest.library, record.versions)
         native = compressed.native
         native = read_limited(path, MODEL_LIMIT, "model file") if native is None else native
-        return cls(native, record, None, compressed)
+        return cls(native, record, before, compressed)
 
 
 def build_compress_result(

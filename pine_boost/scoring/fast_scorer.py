@@ -142,7 +142,8 @@ class FastScorer:
         """Probabilities, one column per class; every tree is evaluated.
 
         They are the original's own, except where ``tolerance`` made the scorer of a smaller model: ``exact=False``
-        returns the smaller model's.
+        returns the smaller model's. The default of a `GuardedModel` differs: without ``exact=True`` some probabilities
+        are the smaller model's.
 
         Raises
         ------
@@ -156,7 +157,8 @@ class FastScorer:
                 raise UnsupportedModelError(
                     "A scorer gives no probabilities of several classes for CatBoost: CatBoost has an exp of its own, "
                     "which a scorer does not repeat bit for bit. Use predict or decision_function, which are exact, or "
-                    "predict_proba of the CatBoost model; a guarded model asks it with --backend native."
+                    "predict_proba of the CatBoost model; a guarded model asks it with backend='native'.",
+                    option="backend",
                 )
             raise UnsupportedModelError("This model has no probabilities; use predict or decision_function.")
         if exact and not rule.is_original:

@@ -148,7 +148,8 @@ def _catboost(model: Model, plain: NativeSum) -> NativeSum:
     if forest.decision.guard:
         raise UnsupportedModelError(
             "This CatBoost model has a probability threshold of its own, whose logit a scorer does not reproduce bit "
-            "for bit. Pass it as threshold=model.get_probability_threshold()."
+            "for bit. Pass it as threshold=model.get_probability_threshold(); behind a guard, "
+            "backend='native' asks the library."
         )
     if forest.decides or forest.objective in _CATBOOST_RAW_LOSSES:
         return plain

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.options import worker_count
 from pine_boost.parsers.traits import traits_of
 from pine_boost.serving.guards import GuardedParts, own_margins, parts_of
 from pine_boost.serving.margin_guard import MarginGuard
@@ -78,7 +79,8 @@ class GuardedModel:
         What evaluates both models: proved scorers (see `accelerate_booster`), which need no library, or
         the library. Classes do not depend on it.
     n_jobs : int
-        Threads of the kernel for batches of several thousand rows; -1 for all cores.
+        Threads of the kernel for batches of several thousand rows; -1 for all cores. The membership test
+        of a region runs in one thread.
 
     Attributes
     ----------
@@ -120,6 +122,7 @@ class GuardedModel:
         backend: str = "kernel",
         n_jobs: int = 1,
     ) -> None:
+        worker_count(n_jobs)
         parts = result if isinstance(result, GuardedParts) else parts_of(result, X_val, fidelity, confidence)
         self.parts, self.backend = parts, backend
         self._original = make_scorer(parts.original, parts.classes, backend, n_jobs)
@@ -144,6 +147,7 @@ class GuardedModel:
 
     @n_jobs.setter
     def n_jobs(self, n_jobs: int) -> None:
+        worker_count(n_jobs)
         self._original.n_jobs = self._pruned.n_jobs = n_jobs
 
     @property
@@ -195,7 +199,8 @@ class GuardedModel:
         """Return the probabilities of the model that answers each row, or with ``exact`` those of the original.
 
         The columns are those of ``classes_``. The guarantee covers classes, not probabilities: those
-        of the pruned model differ slightly from the original's.
+        of the pruned model differ slightly from the original's. The default differs from `FastScorer`:
+        without ``exact=True`` some probabilities are the smaller model's.
         """
         found = self._ask(X, "predict_proba", np.zeros((0, len(self.classes_))), self._exact if exact else None)
         return found if self.parts.finish is None or len(found) == 0 else np.asarray(self.parts.finish(found))
@@ -241,7 +246,8 @@ class GuardedModel:
         if parts.region is not None:
             inside = parts.region.compiled.contains(matrix)
         if self._margins is not None and (least := parts.own_distance) is not None:
-            inside &= parts.pruned.forest.decision.distance(self._margins.margins(matrix)[0]) >= least
+            margins = self._margins.margins(matrix, n_jobs=worker_count(self.n_jobs))[0]
+            inside &= parts.pruned.forest.decision.distance(margins) >= least
         return inside
 
     def _ask(self, X: Any, question: str, nothing: npt.NDArray[Any], only: Scorer | None = None) -> npt.NDArray[Any]:

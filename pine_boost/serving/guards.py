@@ -15,6 +15,7 @@ from pine_boost.certificate.claims import VALIDATED, margin_guard_claim, region_
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Model
+from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import predict_classes
 from pine_boost.region.region import Region
 from pine_boost.scoring.native_sum import plain_sum
@@ -156,6 +157,7 @@ def own_margins(pruned: Model) -> kernels.Trees:
 
 def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, confidence: float) -> MarginGuard:
     """Choose the margin guard of two models on rows that were used for nothing else."""
+    try_in_child(original)
     matrix = to_matrix(X_val, schema_of(original.forest), "X_val")
     if len(matrix) == 0:
         raise InvalidInputError("X_val has no rows.", option="X_val")

@@ -89,4 +89,6 @@ def test_a_statistic_from_files(tmp_path, capsys):
     assert "--val" in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[2]]) == 0
     assert "Counted again: 1000 validation rows" in capsys.readouterr().out
+    assert main(["verify", files[0], place, "--val", files[2], "--fit", files[1]]) == 1
+    assert "verify takes --val for a scorer; leave out --fit." in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[1]]) == 1

@@ -85,6 +85,12 @@ def test_a_guarded_folder_is_verified(place, tmp_path, capsys):
     assert "original" in capsys.readouterr().err
     assert run("verify", model, tmp_path / "s", "--record") == 1
     assert "names its certificate and region by digest" in capsys.readouterr().err
+    assert run("verify", model, tmp_path / "s", "--val", place / "fresh.npy") == 1
+    assert "leave out --val." in capsys.readouterr().err
+    assert run("verify", model, place / "pruned", "--val", place / "fresh.npy", "--label", "y") == 1
+    assert "for a certificate; leave out --val, --label." in capsys.readouterr().err
+    assert run("verify", model, place / "compressed", "--val", place / "val.npy", "--jobs", "2") == 1
+    assert "verify takes --val, --label for a compression; leave out --jobs." in capsys.readouterr().err
     region = tmp_path / "s" / "region.json"
     region.write_bytes(region.read_bytes() + b" ")
     assert run("verify", model, tmp_path / "s") == 1
@@ -100,12 +106,16 @@ def test_a_guard_by_the_margin_is_chosen_again(place, tmp_path, capsys):
     assert "name them with --val" in capsys.readouterr().err
     assert run(*asked, "--val", place / "fresh.npy") == 0
     said = capsys.readouterr().out
-    assert "Chosen again on 2800 validation rows" in said
+    assert "Recomputed on 2800 validation rows: the margin matches the folder." in said
     assert "not a proof" in said
     assert run(*asked, "--val", place / "fresh.npy", "--json") == 0
     assert json.loads(capsys.readouterr().out)["agrees"]
     assert run(*asked, "--val", place / "val.npy") == 1
-    assert "The record is wrong" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "These rows give another margin than the folder states: distance " in said
+    assert "changed of 600 instead of 2800 rows." in said
+    assert run(*asked, "--val", place / "fresh.npy", "--record", "--time-limit", "9") == 1
+    assert "verify takes --val for a margin guard; leave out --time-limit, --record." in capsys.readouterr().err
     assert run("verify", place / "other.json", tmp_path / "s", "--val", place / "fresh.npy") == 1
     assert "is not the original model" in capsys.readouterr().err
 

@@ -13,6 +13,7 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoo
 from pine_boost.native.child_process import predict_in_child, read_and_try, try_in_child
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.parsers import read_model
+from pine_boost.serving.guards import measure_margin
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -91,7 +92,11 @@ def test_a_child_that_dies_is_one_error(monkeypatch):
         predict_in_child(read_model(_lightgbm_file()), _rows())
 
 
-@pytest.mark.parametrize("call", [prune_booster, sweep])
+def _measured(original, rows, X_val):
+    return measure_margin(read_model(original), read_model(original), X_val, 0.9, 0.9)
+
+
+@pytest.mark.parametrize("call", [prune_booster, sweep, _measured])
 def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, tmp_path, call):
     script = tmp_path / "script.py"
     script.write_text("import os; os.kill(os.getpid(), 11)")

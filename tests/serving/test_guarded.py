@@ -128,9 +128,10 @@ def test_threads_are_those_of_the_kernel(results, tmp_path):
     guarded = load_scorer(tmp_path / "folder", n_jobs=2)
     assert guarded.n_jobs == 2
     assert (guarded.predict(X) == model.predict(X)).all()
-    guarded.n_jobs = 0
-    with pytest.raises(InvalidInputError, match="n_jobs must be a positive integer or -1, got 0"):
-        guarded.predict(X)
+    for set_jobs in (lambda: setattr(guarded, "n_jobs", 0), lambda: GuardedModel(result, n_jobs=0)):
+        with pytest.raises(InvalidInputError, match="n_jobs must be a positive integer or -1, got 0"):
+            set_jobs()
+    assert guarded.n_jobs == 2
     with pytest.raises(InvalidInputError, match="set the threads of the library on the model itself"):
         load_scorer(tmp_path / "folder", n_jobs=2, backend="native")
     with pytest.raises(InvalidInputError, match="set the threads of the library on the model itself"):
