@@ -82,7 +82,7 @@ class NativeScorer:
         return self.classes_[predict_classes(self._model, X)]
 
     def predict_proba(self, X: Any, *, exact: bool = True) -> npt.NDArray[Any]:
-        """``predict_proba``, or what a booster's ``predict`` returns, one column per class; ``exact`` changes nothing."""
+        """``predict_proba``, or what a booster's ``predict`` returns, one column per class; ``exact`` has no effect."""
         return predict_probabilities(self._model, X)
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
