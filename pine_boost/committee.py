@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -467,6 +468,11 @@ def _target(tables: Tables, options: CompressOptions | AccelerateOptions) -> tup
     return tables.val.n_rows, options.fidelity, options.confidence
 
 
+def _calls(*wholes: Any) -> tuple[Any, Any]:
+    before, after = (whole.predict for whole in wholes)
+    return before, after
+
+
 def _result(
     committee: Committee,
     model: Any,
@@ -495,7 +501,7 @@ def _result(
         bound=lower_bound(n_changed, n_val, options.confidence),
         tested=tested,
         minimize=minimize,
-        side_by_side=SideBySide(before, after, "X_fit", lambda: (committee.whole.predict, model.predict), sample),
+        side_by_side=SideBySide(before, after, "X_fit", partial(_calls, committee.whole, model), sample),
         seconds=budget.elapsed,
         stopped=str(StopReason.INTERRUPTED) if budget.is_interrupted else None,
         original=committee.whole,

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from math import inf
 from typing import Any
@@ -154,12 +154,14 @@ def side_by_side(
     if work is not None:
         before, after = replace(before, work=work[0]), replace(after, work=work[1])
 
-    def calls() -> tuple[Predict, Predict]:
-        try_in_child(original)
-        return native_predict(original), native_predict(smaller)
-
+    calls = partial(_native_calls, original, smaller)  # can be pickled with a result
     table = as_table(sample, schema_of(original.forest))
     return SideBySide(before, after, rows, calls, table, is_quick(original), takes_arrays=True)
+
+
+def _native_calls(original: Model, smaller: Model) -> tuple[Predict, Predict]:
+    try_in_child(original)
+    return native_predict(original), native_predict(smaller)
 
 
 def is_quick(model: Model) -> bool:

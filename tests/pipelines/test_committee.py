@@ -198,6 +198,7 @@ def test_steps_that_choose_columns_by_name(place, tmp_path, few_synthetic_rows, 
         claim = (result.save(tmp_path / call.__name__) / "claim.txt").read_text()
         assert result.claim in claim
         assert "Speed-up" not in claim
+        assert pickle.loads(pickle.dumps(result)).summary().startswith(result.headline())
         assert set(result.speedup(sizes=(1, 5))) == {1, 5}
     assert "not measured" not in caplog.text
     assert result.side_by_side.before.trees == FOREST.n_estimators + BOOSTER.n_estimators
