@@ -68,7 +68,7 @@ def test_a_pruned_live_model_is_verified_guarded_and_scored_from_its_file(name, 
     expected = [str(label) for label in native.predict(fresh).reshape(-1)]
     if name == "3 classes":  # the kernel has no exp of CatBoost's
         assert run("score", guard, rows, "--proba") == 1
-        assert "--backend native" in capsys.readouterr().err
+        assert "--backend='native'" in capsys.readouterr().err
     answers = scored(guard, rows, "--proba", "--backend", "native")
     assert [row["class"] for row in answers] == expected
     chances = [[float(row[f"p_{label}"]) for label in native.classes_] for row in answers]

@@ -84,6 +84,7 @@ class TestCompiled:
         flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-fsyntax-only"]
         subprocess.run([compiler, *flags, str(library.SOURCE)], check=True)
 
+    @pytest.mark.slow
     def test_sanitisers_find_nothing(self, tmp_path):
         """The tests of leaves, exits and the twin once more, with address and undefined checks."""
         gcc = shutil.which("gcc")
