@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -131,14 +130,6 @@ def train(model: str, trees: int, depth: int, seed: int, X: Any, y: Any) -> Any:
     raise SystemExit(f"--model {model!r}: accepted are {', '.join(MODELS)}.")
 
 
-@lru_cache(maxsize=1)
-def small_model(dataset: str, folder: str | None, seed: int, **split: Any) -> tuple[Any, Any, Any]:
-    """A table, its parts, and XGBoost with 30 trees of depth 2 trained on the first."""
-    table = data.load(dataset, folder)
-    parts = data.split(table, seed, **split)
-    return table, parts, train("xgboost", 30, 2, seed, parts.X_fit, parts.y_fit)
-
-
 def warm_up() -> None:
     """Import the solver and the rest once per process, so that no cell is charged for it."""
     from pine_boost import Domain, prune_booster
@@ -240,8 +231,3 @@ def indifference_of(label: str) -> float | str:
 def percent(share: float) -> str:
     """A share as percent with four decimals (one row of 38 474 is 0.0026 %)."""
     return f"{100 * share:.4f}"
-
-
-def with_alphas(cell: Cell, alphas: list[str]) -> list[Cell]:
-    """The same cell for several alphas."""
-    return [replace(cell, alpha=alpha) for alpha in alphas]

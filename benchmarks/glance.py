@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import data
 from benchmarks.cells import percent, train, warm_up
-from benchmarks.compression import CONFIDENCE, FIDELITY, SHARES, Baselines, train_default
+from benchmarks.defaults import CONFIDENCE, FIDELITY, SHARES, Baselines, train_default
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, add_run_options, check_data, listed
 from benchmarks.pruning_rules import RULES, rounds_of

@@ -74,6 +74,12 @@ def _sourced(table: str, results: Path, command: str, file: str) -> str:
     return f"{table}\n\n`python -m benchmarks.{command}`, pine_boost of {commits}."
 
 
+def _earlier(table: str, results: Path, file: str) -> str:
+    """A table whose module is gone: `EARLIER_TABLES.md` says how to run it again."""
+    commits = ", ".join(commits_of(results, file)) or "an unknown commit"
+    return f"{table}\n\n`benchmarks/results/{file}`, measured once, pine_boost of {commits}." if table else ""
+
+
 def at_a_glance(results: Path, picture: str = "glance.svg") -> str:
     """The figure of benchmarks.glance and what it shows."""
     rows = read_rows(results / "glance.csv")
@@ -106,7 +112,7 @@ def fleet(results: Path) -> str:
     words = {"seconds": "s", "speed_up": "speed-up", "seconds_again": "s of a second run", "busy_cores": "cores busy"}
     header = tuple(words.get(name, name) for name in rows[0]) if rows else ()
     table = markdown(header, [tuple(row.values()) for row in rows]) if rows else ""
-    return _sourced(table, results, "fleet", "fleet.csv")
+    return _earlier(table, results, "fleet.csv")
 
 
 def growing(results: Path) -> str:
@@ -185,7 +191,7 @@ def served(results: Path) -> str:
         *("processor, ms", "times native"),
     )
     table = markdown(header, [tuple(row[name] for name in names) for row in rows]) if rows else ""
-    return _sourced(table, results, "scorer", "scorer.csv")
+    return _earlier(table, results, "scorer.csv")
 
 
 def _times(rows: Rows, batch: str, engines: Sequence[str]) -> str:

@@ -55,7 +55,6 @@ PLAN = (
     Run("defaults-libraries", "defaults", "defaults.csv", _words("--models xgboost-0.3,lightgbm,histgb"), 45),
     Run("lossless", "lossless", "lossless.csv", (), 2),
     Run("guarded", "guarded", "guarded.csv", _words("--datasets HTRU2 --time-limit 20"), 2, measures_alone=True),
-    Run("fleet", "fleet", "fleet.csv", (), 3, measures_alone=True),
     Run("large-unseen", "large", "large.csv", _words(f"--fit unseen {_BOOSTERS}"), 14),
     Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1"), 4),
     Run(

@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from statistics import median
 
-from benchmarks.compression import RETURNED
+from benchmarks.defaults import RETURNED
 from benchmarks.frames import Rows, markdown, mean, number, texts, where
 from benchmarks.runner import read_rows
 

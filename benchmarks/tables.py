@@ -13,6 +13,8 @@ import numpy as np
 from benchmarks import compare
 from benchmarks.data import N_ROWS
 from benchmarks.frames import (
+    ALPHA_ORDER,
+    REQUIRED_MEAN,
     Rows,
     average,
     kept_of,
@@ -20,13 +22,13 @@ from benchmarks.frames import (
     markdown,
     mean,
     number,
+    paper_l0,
     read_cells,
     spread,
     texts,
     values,
     where,
 )
-from benchmarks.published import ALPHA_ORDER, REQUIRED_MEAN, paper_l0
 from benchmarks.runner import RESULTS, read_rows
 from benchmarks.size_tables import default_sizes, library_sections, read_proved
 
@@ -127,27 +129,6 @@ def large(folder: Path) -> str:
         "s",
         "status",
     )
-    return markdown(header, lines) if lines else ""
-
-
-def serving(folder: Path) -> str:
-    """Rows per second before and after."""
-    rows = read_rows(folder / "serving.csv")
-    lines = [
-        (
-            row["dataset"],
-            row["model"],
-            f"{row['trees_before']} -> {row['trees_after']}",
-            row["engine"],
-            row["batch"],
-            f"{int(row['rows_per_s_before']):,}",
-            f"{int(row['rows_per_s_after']):,}",
-            row["ratio"],
-            f"{int(row['bytes_before']) // 1024} -> {int(row['bytes_after']) // 1024}",
-        )
-        for row in rows
-    ]
-    header = ("data set", "model", "trees", "engine", "batch", "rows/s before", "rows/s after", "ratio", "file kB")
     return markdown(header, lines) if lines else ""
 
 
@@ -365,7 +346,6 @@ def render(folder: Path) -> str:
         *library_sections(folder),
         ("Models of default size, every proof that was tried", large(folder)),
         ("Lossless", lossless(folder)),
-        ("Inference", serving(folder)),
         ("Two commits on the same cells", two_commits(folder)),
         ("Growth (30 trees, depth 3, 10 features, 10 000 rows, 2 classes, one varied)", growth(folder)),
         ("Limits (kept: 10 % + 2 s, Ctrl-C 2 s)", limits(folder)),

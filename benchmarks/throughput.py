@@ -6,7 +6,6 @@ The best of several timings of the call a server makes, input checks included; o
 from __future__ import annotations
 
 import pickle
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -107,59 +106,3 @@ def rows_per_second(
 def repeat_rows(X: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
     """A batch of a given size, drawn from the rows with a fixed seed."""
     return np.ascontiguousarray(X[np.random.default_rng(0).integers(0, len(X), n_rows)])
-
-
-def resident_bytes() -> int:
-    """Memory that this process holds now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
-
-
-def measure_memory(contents: bytes, kind: str) -> int:
-    """Bytes that loading a model file adds to a fresh process, after a warm-up load."""
-    import multiprocessing
-
-    with tempfile.NamedTemporaryFile(suffix=".model") as file:
-        file.write(contents)
-        file.flush()
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            return int(pool.apply(_load_and_measure, (file.name, kind)))
-
-
-def _load_and_measure(path: str, kind: str) -> int:
-    import gc
-
-    contents = Path(path).read_bytes()
-    load = _LOADERS[kind]
-    keep = [load(contents)]  # the first load pays for imports
-    gc.collect()
-    before = resident_bytes()
-    n_copies = 8  # pages are coarse: the mean over several copies is steadier
-    keep += [load(contents) for _ in range(n_copies)]
-    return (resident_bytes() - before) // n_copies
-
-
-def _load_xgboost(contents: bytes) -> Any:
-    import xgboost
-
-    return xgboost.Booster(model_file=bytearray(contents))
-
-
-def _load_lightgbm(contents: bytes) -> Any:
-    import lightgbm
-
-    return lightgbm.Booster(model_str=contents.decode())
-
-
-_LOADERS: dict[str, Callable[[bytes], Any]] = {
-    "xgboost": _load_xgboost,
-    "lightgbm": _load_lightgbm,
-    "pickle": pickle.loads,  # written by this process a moment ago
-}
-
-
-def kind_of(model: Any) -> str:
-    """Which loader reads `model_bytes` of a model."""
-    if hasattr(model, "get_booster"):
-        return "xgboost"
-    return "lightgbm" if hasattr(model, "booster_") else "pickle"

@@ -32,8 +32,7 @@ _LOGGER = logging.getLogger("pine_boost")
 # Levels of the estimate, as multiples of the share that the test allows. Rows made by swapping values are harder or
 # easier than real ones by some factor (much easier where a forest has memorised its training rows), so the levels reach
 # far to both sides: a forest on Balance-Scale loses 26 % of its leaves with the upper 40 alone, 48 % with all.
-# `python -m benchmarks.levels` (Spambase, PoL, JM1, seed 0): 48.5 % of the leaves gone with these, 35.0 with 8 levels,
-# 45.5 with 24, 48.5 with 200.
+# On Spambase, PoL and JM1 (seed 0) 48.5 % of the leaves go with these, 35.0 with 8 levels, 45.5 with 24, 48.5 with 200.
 _LEVELS = np.concatenate([np.geomspace(0.0004, 0.02, 27, endpoint=False), np.geomspace(0.02, 6.0, 40)])
 _FEW = 4  # with fewer tests than this the largest size is a bad beginning
 _SAFE = 0.25  # of the share that the test allows: expected to pass

@@ -9,7 +9,7 @@ pytest.importorskip("xgboost")
 
 from sklearn.datasets import make_classification  # noqa: E402
 
-from benchmarks import compression, defaults, runner  # noqa: E402
+from benchmarks import defaults, runner  # noqa: E402
 
 
 def test_two_models_run_once_and_are_compared(tmp_path):
@@ -25,7 +25,7 @@ def test_two_models_run_once_and_are_compared(tmp_path):
     assert [row["size"] for row in rows] == 2 * ["returned", "50", "25", "10"]
     for row in rows:
         assert 0 < int(row["leaves_after"]) <= int(row["leaves_before"])
-        assert all(0 <= float(row[name]) <= 100 for name in compression.COLUMNS[14:18])
+        assert all(0 <= float(row[name]) <= 100 for name in defaults.COLUMNS[14:18])
         if row["size"] != "returned":
             assert int(row["leaves_after"]) <= float(row["size"]) / 100 * int(row["leaves_before"])
     returned = [row for row in rows if row["size"] == "returned"]

@@ -1,16 +1,15 @@
-"""Models of default size: proved, served, guarded, refused."""
+"""Models of default size: proved, guarded, refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks import guarded, large, runner, serving, tables, throughput
+from benchmarks import guarded, large, runner, tables, throughput
 
 
-def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
+def test_large_models_run(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
     pytest.importorskip("lightgbm")
-    pytest.importorskip("tl2cgen")
     out = tmp_path / "large.csv"
     arguments = ["--datasets", "Toy", "--data", folder, "--trees", "4", "--time-limit", "600"]
     once = ["--jobs", "0", "--indifference", "0", "--fit", "training", "--out", str(out)]
@@ -22,14 +21,7 @@ def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
         assert float(row["fidelity_in_region"]) == 100
         assert int(row["bytes_before"]) > 0
         assert float(row["native_ratio"]) > 0
-    served = tmp_path / "serving.csv"
-    serving.main([*arguments, *f"--models xgboost --alpha 0.4 --indifference 0 --batches 1,50 --out {served}".split()])
-    rows = runner.read_rows(served)
-    assert [(r["engine"], r["batch"]) for r in rows] == [
-        (engine, batch) for engine in ("native", "treelite gtil", "tl2cgen") for batch in ("1", "50")
-    ]
     text = tables.render(tmp_path)
-    assert "## Inference" in text
     removed = float(runner.read_rows(out)[0]["leaf_pruning_rate"])
     assert "| data set | proved, region of training rows | seeds |" in text
     assert f"| Toy | {removed:.1f} | - |" in text

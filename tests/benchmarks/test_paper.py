@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import data, paper, published, runner
+from benchmarks import data, frames, paper, runner
 from benchmarks.cells import COLUMNS
 
 pd = pytest.importorskip("pandas")
@@ -51,8 +51,8 @@ def test_splits_have_the_shares_of_the_paper(folder):
 
 
 def test_the_paper_table_has_the_means_that_the_issue_asks_for():
-    paper_table = published.paper_l0()
-    for alpha, required in published.REQUIRED_MEAN.items():
+    paper_table = frames.paper_l0()
+    for alpha, required in frames.REQUIRED_MEAN.items():
         rates = [paper_table[name, alpha, "pruning_rate"][0] for name in data.DATASETS]
         assert abs(np.mean(rates) - required) < 0.06
 

@@ -8,19 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import (
-    compression,
-    data,
-    frames,
-    large,
-    lossless,
-    pages,
-    readme,
-    runner,
-    size_tables,
-    slow_tests,
-    tables,
-)
+from benchmarks import data, defaults, frames, large, lossless, pages, readme, runner, size_tables, slow_tests, tables
 from benchmarks.cells import answer_times
 from pine_boost.search.search_result import Moment
 
@@ -192,7 +180,7 @@ def _write(folder: Path) -> None:
         {**line, "dataset": "A", "seed": "1", "leaves_gone": "70"},
         {**line, "dataset": "A", "size": "50", "leaves_gone": "99"},
     ]
-    runner.append_rows(folder / "defaults.csv", compression.COLUMNS, validated)
+    runner.append_rows(folder / "defaults.csv", defaults.COLUMNS, validated)
 
 
 def test_training_rows_come_first_and_refusals_count_as_nothing(tmp_path: Path) -> None:
