@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.script_server import SECONDS_OF_A_TIMING
+
 _HERE = Path(__file__).resolve().parent
 
 
@@ -24,6 +26,14 @@ def pytest_collection_finish() -> None:
     """Leave the libraries out of garbage collection, which otherwise walks them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_timings() -> Iterator[None]:
+    """Summaries and reports repeat each timed call for 20 ms instead of 300; no test asserts how fast anything is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pine_boost.native.figures._OF_SIZE", SECONDS_OF_A_TIMING)
+        yield
 
 
 @pytest.fixture(scope="module")

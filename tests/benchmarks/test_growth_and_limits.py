@@ -25,7 +25,7 @@ def test_a_child_tells_its_memory_and_is_interrupted():
 
 def test_a_child_that_overruns_or_says_nothing_is_an_error():
     with pytest.raises(RuntimeError, match="code -9 and said nothing"):
-        run_child(SLEEPER, {"megabytes": 1, "seconds": 600}, hard_limit=3)
+        run_child(SLEEPER, {"megabytes": 1, "seconds": 600}, hard_limit=0.3)
     with pytest.raises(RuntimeError, match="code 0 and said nothing"):
         run_child(SLEEPER, {"megabytes": 1, "seconds": 0, "is_silent": True}, hard_limit=120)
 

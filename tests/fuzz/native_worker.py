@@ -6,6 +6,7 @@ A library that refuses the file, crashes, hangs or eats memory is a finding; onl
 from __future__ import annotations
 
 import atexit
+import contextlib
 import io
 import os
 import select
@@ -85,6 +86,9 @@ class Worker:
         child, self.child = self.child, None
         if child is None:
             return None
+        if child.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.close()  # a child that is well ends then
         try:
             status = child.wait(timeout=1)
         except subprocess.TimeoutExpired:

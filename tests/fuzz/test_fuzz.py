@@ -9,7 +9,7 @@ import pytest
 from pine_boost.parsers import read_model
 from tests.fuzz.driver import Tally, run
 from tests.fuzz.native_check import probe_rows
-from tests.fuzz.native_worker import WORKER, Worker
+from tests.fuzz.native_worker import WORKER
 
 pytest.importorskip("catboost")
 pytest.importorskip("xgboost")
@@ -54,11 +54,12 @@ def test_every_accepted_file_is_loaded_natively_with_equal_margins(name):
 
 
 def test_a_child_that_dies_is_a_finding():
-    worker = Worker()
+    worker = WORKER  # the one of the other tests: to start another takes seconds
     healthy = import_module("tests.fuzz.xgboost_json").TARGET.healthy()[0]
     model = read_model(healthy)
     rows = probe_rows(model)
     assert len(worker.margins(healthy, "xgboost", rows)) == len(rows)
+    assert worker.child is not None
     worker.child.kill()
     with pytest.raises(AssertionError, match="ended the child: status -9"):
         worker.margins(healthy, "xgboost", rows)

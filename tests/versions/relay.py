@@ -1,13 +1,15 @@
-"""One leg of a relay between environments: train, prove or check the models of a folder.
+"""Legs of a relay between environments: train, prove or check the models of a folder.
 
-``python -m tests.versions.relay FOLDER ACTION ... [--without LIBRARY ...]`` runs in whatever environment its PYTHONPATH
-makes. ``check`` prints one JSON line with the digests, verdicts and native margins of every result it finds.
+``python -m tests.versions.relay FOLDER LEG ...`` runs in whatever environment its PYTHONPATH makes, each leg in a
+process of its own, forked from one that has imported the solvers. A leg is an action, or an action and the libraries
+that it must do without (``check-xgboost,sklearn``). It prints one JSON line; that of ``check`` has digests, verdicts
+and native margins of every result it finds.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import os
 import pickle
 import sys
 import warnings
@@ -211,18 +213,24 @@ def _has(library: str) -> bool:
 
 
 def main() -> None:
-    """Run one action."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("actions", nargs="+", choices=("train", "prove", "check"))
-    parser.add_argument("--without", nargs="*", default=[])
-    options = parser.parse_args()
-    if options.without:
-        sys.meta_path.insert(0, _Blocked(options.without))  # type: ignore[arg-type]
+    """Run the legs one after another; the first that fails is the last."""
+    import pine_boost.prune
+    import pine_boost.verifying
+
+    assert pine_boost.prune
+    assert pine_boost.verifying
     warnings.simplefilter("ignore")  # old libraries warn of new ones
-    for action in options.actions:
-        answer = {"train": train, "prove": prove, "check": check}[action](options.folder)
-    print(json.dumps(answer))
+    folder, *legs = sys.argv[1:]
+    for leg in legs:
+        child = os.fork()
+        if child == 0:
+            action, _, libraries = leg.partition("-")
+            if libraries:
+                sys.meta_path.insert(0, _Blocked(libraries.split(",")))  # type: ignore[arg-type]
+            print(json.dumps({"train": train, "prove": prove, "check": check}[action](Path(folder))), flush=True)
+            return
+        if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            sys.exit(code)
 
 
 if __name__ == "__main__":
