@@ -26,6 +26,7 @@ from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 from tests.adversary.needles import nan_goes_left
 from tests.support.forests import CATBOOST, HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner
+from tests.support.lightgbm_texts import build
 
 N_CATEGORIES = 3
 
@@ -163,18 +164,11 @@ _MISSING_BITS = {MissingRule.NAN_IS_ZERO: 0, MissingRule.ZERO_IS_MISSING: 4, Mis
 
 def _lightgbm(forest: Forest, category: int | None) -> bytes:
     k = forest.n_outputs
-    blocks = [_lightgbm_tree(forest, tree).encode() for tree in range(forest.n_trees)]
-    objective = "binary sigmoid:1" if k == 1 else f"multiclass num_class:{k}"
-    names = " ".join(f"column_{j}" for j in range(forest.n_features))
-    infos = " ".join("0:1:2" if j == category else "[-9:9]" for j in range(forest.n_features))
-    header = (
-        f"tree\nversion=v4\nnum_class={k}\nnum_tree_per_iteration={k}\nlabel_index=0\n"
-        f"max_feature_idx={forest.n_features - 1}\nobjective={objective}\nfeature_names={names}\n"
-        f"feature_infos={infos}\ntree_sizes={' '.join(str(len(block)) for block in blocks)}\n\n"
-    )
-    tail = "end of trees\n\nfeature_importances:\n\nparameters:\n[boosting: gbdt]\n\n"
-    tail += "end of parameters\n\npandas_categorical:null\n"
-    return header.encode() + b"".join(blocks) + tail.encode()
+    own = {"num_class": f"{k}", "num_tree_per_iteration": f"{k}", "max_feature_idx": f"{forest.n_features - 1}"}
+    own["objective"] = "binary sigmoid:1" if k == 1 else f"multiclass num_class:{k}"
+    own["feature_names"] = " ".join(f"column_{j}" for j in range(forest.n_features))
+    own["feature_infos"] = " ".join("0:1:2" if j == category else "[-9:9]" for j in range(forest.n_features))
+    return build([_lightgbm_tree(forest, tree) for tree in range(forest.n_trees)], **own)
 
 
 def _lightgbm_tree(forest: Forest, tree: int) -> str:

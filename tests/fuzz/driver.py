@@ -1,18 +1,14 @@
-"""Runs a fuzz target: a few examples inside pytest, or by the clock from a shell.
+"""Runs a fuzz target for some examples.
 
 Anything but a PineBoostError or a correct model is a finding; it is raised with its seed and kept in LAST_INPUT.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
-import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random, randrange
+from random import Random
 from typing import Any
 
 from pine_boost.errors import PineBoostError
@@ -71,26 +67,3 @@ def run(target: Target, n_examples: int, first_seed: int, tally: Tally | None = 
 def remember(contents: bytes) -> None:
     """Keep a document where it is found should the native library take the process down."""
     LAST_INPUT.write_bytes(contents)
-
-
-def main(target: Target) -> None:
-    """``python -m tests.fuzz.<name> --seconds N [--seed S]``."""
-    parser = argparse.ArgumentParser(description=f"Fuzz {target.name} by the clock.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=randrange(2**31))
-    options = parser.parse_args()
-    faulthandler.enable()
-    warnings.simplefilter("error")
-    started, tally, batch = time.monotonic(), Tally(), 0
-    while time.monotonic() - started < options.seconds:
-        run(target, 200, options.seed + batch, tally)
-        batch += 1
-    seconds = time.monotonic() - started
-    from tests.fuzz.native_worker import WORKER
-
-    print(
-        f"{target.name}: {tally.refused + tally.accepted} documents in {seconds:.0f} s "
-        f"(seed {options.seed}): {tally.refused} refused with {len(tally.messages)} kinds of "
-        f"message, {tally.accepted} read and right, {WORKER.loaded} loaded natively in a child, "
-        "0 findings"
-    )

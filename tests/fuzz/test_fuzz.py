@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 
 from pine_boost.parsers import read_model
 from tests.fuzz.driver import Tally, run
 from tests.fuzz.native_check import probe_rows
 from tests.fuzz.native_worker import WORKER
+from tests.fuzz.targets import NATIVE, TARGETS
 
 pytest.importorskip("catboost")
 pytest.importorskip("xgboost")
@@ -17,23 +16,11 @@ pytest.importorskip("lightgbm")
 pytest.importorskip("sklearn")
 pytest.importorskip("pandas")
 
-TARGETS = (
-    "xgboost_json",
-    "xgboost_ubj",
-    "lightgbm_text",
-    "catboost_json",
-    "sklearn_trees",
-    "region_json",
-    "certificate_json",
-)
-NATIVE = TARGETS[:4]
-
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_documents_are_refused_or_read_right(name):
-    target = import_module(f"tests.fuzz.{name}").TARGET
     loaded = WORKER.loaded
-    tally = run(target, 300, first_seed=20_261_116)
+    tally = run(TARGETS[name], 300, first_seed=20_261_116)
     # both must happen, or the target looks at nothing
     assert tally.refused > 30
     assert tally.accepted > 2
@@ -45,7 +32,7 @@ def test_damaged_documents_are_refused_or_read_right(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NATIVE)
 def test_every_accepted_file_is_loaded_natively_with_equal_margins(name):
-    target, tally = import_module(f"tests.fuzz.{name}").TARGET, Tally()
+    target, tally = NATIVE[name], Tally()
     for batch in range(40):
         run(target, 500, first_seed=1000 + batch, tally=tally)
     print(f"{target.name}: {tally.refused} refused, {tally.accepted} accepted, {WORKER.loaded} loaded")
@@ -55,7 +42,7 @@ def test_every_accepted_file_is_loaded_natively_with_equal_margins(name):
 
 def test_a_child_that_dies_is_a_finding():
     worker = WORKER  # the one of the other tests: to start another takes seconds
-    healthy = import_module("tests.fuzz.xgboost_json").TARGET.healthy()[0]
+    healthy = TARGETS["xgboost_json"].healthy()[0]
     model = read_model(healthy)
     rows = probe_rows(model)
     assert len(worker.margins(healthy, "xgboost", rows)) == len(rows)

@@ -79,37 +79,6 @@ def test_deep_chain_is_read_without_recursion() -> None:
     assert native_margins(forest, np.array([[12.5, 0.0]]))[0, 0] == 13.0
 
 
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    text = bytearray(sound())
-    for _ in range(draw(st.integers(1, 4))):
-        place = draw(st.integers(0, len(text) - 1))
-        action = draw(st.sampled_from(["flip", "drop", "repeat", "replace"]))
-        if action == "flip":
-            text[place] ^= 1 << draw(st.integers(0, 7))
-        elif action == "drop":
-            del text[place : place + draw(st.integers(1, 30))]
-        elif action == "repeat":
-            text[place:place] = text[place : place + draw(st.integers(1, 30))]
-        else:
-            text[place : place + 1] = draw(st.binary(max_size=3))
-    return bytes(text)
-
-
-@given(contents=damaged())
-@settings(max_examples=400, deadline=None)
-def test_any_damage_is_refused_or_leaves_a_sound_text(contents: bytes) -> None:
-    """A flipped digit of a leaf is another sound model; then reading is stable under writing."""
-    try:
-        model = read_lightgbm(contents)
-    except PineBoostError:
-        return
-    again = read_lightgbm(write_document(model.document))
-    np.testing.assert_array_equal(again.forest.value, model.forest.value)
-    np.testing.assert_array_equal(again.forest.threshold, model.forest.threshold)
-    assert again.forest.decision == model.forest.decision
-
-
 def random_block(rng: random.Random, index: int, n_features: int) -> str:
     """A random tree: leaves split at random places, every decision type, odd thresholds."""
     n_leaves = rng.randint(1, 9)

@@ -325,12 +325,6 @@ def test_probability_thresholds_become_margins():
     assert bands.classes == (0, 1, 2, 3)
 
 
-@pytest.mark.parametrize("threshold", [0.0, 1.0, -1, 2, float("nan"), [0.5, 0.2], [], "half"])
-def test_thresholds_that_make_no_sense_are_refused(threshold):
-    with pytest.raises(InvalidInputError, match="threshold"):
-        read_model(train(rounds=1, objective="binary:logistic"), threshold=threshold)
-
-
 def test_thresholds_that_do_not_fit_the_objective_are_refused():
     with pytest.raises(InvalidInputError, match="per-class"):
         read_model(train(rounds=1, **BOOSTERS["softprob"]), threshold=0.5)

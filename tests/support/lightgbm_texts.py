@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+TAIL = (
+    "end of trees\n\nfeature_importances:\n\nparameters:\n[boosting: gbdt]\n\n"
+    "end of parameters\n\npandas_categorical:null\n"
+)
+
+
+def build(blocks: Sequence[str], tail: str = TAIL, **header: str | None) -> bytes:
+    """A text of whole tree blocks with right tree_sizes; header lines may be replaced or (None) removed."""
+    lines: dict[str, str | None] = {
+        "version": "v4",
+        "num_class": "1",
+        "num_tree_per_iteration": "1",
+        "label_index": "0",
+        "max_feature_idx": "1",
+        "objective": "binary sigmoid:1",
+        "feature_names": "a b",
+        "feature_infos": "[0:1] 0:1:2",
+        "tree_sizes": " ".join(str(len(block.encode())) for block in blocks),
+        **header,
+    }
+    head = "".join(f"{key}={value}\n" for key, value in lines.items() if value is not None)
+    return ("tree\n" + head + "\n" + "".join(blocks) + tail).encode()
+
 
 def text_of(blocks: Sequence[str], objective: str, k: int = 1, average: bool = False) -> str:
-    """A LightGBM text of hand-written blocks (after "Tree=i"), one feature."""
+    """A text of blocks without "Tree=i", one feature."""
     numbered = [f"Tree={i}\n{block}is_linear=0\nshrinkage=1\n\n\n" for i, block in enumerate(blocks)]
-    return (
-        f"tree\nversion=v4\nnum_class={k}\nnum_tree_per_iteration={k}\nlabel_index=0\n"
-        f"max_feature_idx=0\nobjective={objective}\n{'average_output' if average else ''}"
-        f"{chr(10) if average else ''}feature_names=a\nfeature_infos=[0:1]\n"
-        f"tree_sizes={' '.join(str(len(block)) for block in numbered)}\n\n{''.join(numbered)}"
-        "end of trees\n\nfeature_importances:\n\nparameters:\n[boosting: gbdt]\n\n"
-        "end of parameters\n\npandas_categorical:null\n"
-    )
+    own = {"num_class": f"{k}", "num_tree_per_iteration": f"{k}", "max_feature_idx": "0"}
+    own |= {"objective": f"{objective}\naverage_output" if average else objective}
+    return build(numbered, **own, feature_names="a", feature_infos="[0:1]").decode()
 
 
 def leaf(value: float) -> str:

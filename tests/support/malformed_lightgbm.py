@@ -1,7 +1,7 @@
 """Damaged LightGBM texts, each with a name, generated from sound ones.
 
-In come nothing but a seed; out go (name, bytes) pairs that a reader must refuse. Every fault of
-facts section 5 is here, cuts at many places, and flipped bits that cannot leave a sound text.
+Gives (name, bytes) pairs that a reader must refuse: every fault of the format, cuts at many places, and flipped bits
+that cannot leave a sound text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+
+from tests.support import lightgbm_texts
 
 _BLOCKS = (
     """Tree=0
@@ -74,21 +76,8 @@ pandas_categorical:[["x", "y"]]
 
 
 def build(blocks: tuple[str, ...] = _BLOCKS, tail: str = _TAIL, **header: str | None) -> bytes:
-    """A text with right tree_sizes; header lines may be replaced or (None) removed."""
-    lines: dict[str, str | None] = {
-        "version": "v4",
-        "num_class": "1",
-        "num_tree_per_iteration": "1",
-        "label_index": "0",
-        "max_feature_idx": "1",
-        "objective": "binary sigmoid:1",
-        "feature_names": "a b",
-        "feature_infos": "[0:1] 0:1:2",
-        "tree_sizes": " ".join(str(len(block.encode())) for block in blocks),
-        **header,
-    }
-    head = "".join(f"{key}={value}\n" for key, value in lines.items() if value is not None)
-    return ("tree\n" + head + "\n" + "".join(blocks) + tail).encode()
+    """The sound text with other blocks, another end or other header lines."""
+    return lightgbm_texts.build(blocks, tail, **header)
 
 
 def sound() -> bytes:
