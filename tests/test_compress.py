@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, cast
 
 import numpy as np
@@ -278,7 +279,9 @@ def test_ada_boost_is_refused() -> None:
 
 def test_time_limit_ends_the_path(binary: Any) -> None:
     model, X_fit, X_val, *_ = binary
-    result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, time_limit=0.2)
+    # a callback that takes its time ends a fast machine's path too
+    slow = {"time_limit": 0.2, "callback": lambda _: time.sleep(0.02)}
+    result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, **slow)
     assert result.record.stopped == "time"
     assert result.status in ("VALIDATED", "NOT_VALIDATED")
     late = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, time_limit=1e-3)

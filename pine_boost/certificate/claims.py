@@ -613,12 +613,12 @@ def loss_claim(
     )
 
 
-def statistic_in_short(kept: str, fidelity: float, confidence: float) -> str:
-    """What a summary prints if the status is VALIDATED: two short sentences, weaker than the claim."""
-    share, sure = (rounded_down(100 - 100 * rest_of(level)) for level in (fidelity, confidence))
+def statistic_in_short(kept: str, fidelity: float) -> str:
+    """What a summary prints if the status is VALIDATED: two short sentences with one number; the claim has the rest."""
+    share = rounded_down(100 - 100 * rest_of(fidelity))
     return (
         f"A future input like your validation rows gets {kept} with probability at least {share}%. This is a "
-        f"statistic, not a proof ({sure}% confidence)."
+        "statistic, not a proof: an unlucky sample of rows can mislead it."
     )
 
 

@@ -238,7 +238,7 @@ class CompressionRecord:
         if self.status != VALIDATED or self.fidelity is None:
             return self.claim
         kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
-        return statistic_in_short(kept, self.fidelity, self.confidence)
+        return statistic_in_short(kept, self.fidelity)
 
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""

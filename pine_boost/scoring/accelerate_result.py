@@ -148,7 +148,7 @@ class AccelerateResult:
         if tested is None or self.status != VALIDATED:
             return self.claim
         kept = kept_answer(forest.decides, tested["tolerance"], forest.decision.thresholds)
-        return statistic_in_short(kept, tested["fidelity"], tested["confidence"])
+        return statistic_in_short(kept, tested["fidelity"])
 
     def _tested(self) -> list[str]:
         """What the validation rows showed; nothing for a proved scorer."""

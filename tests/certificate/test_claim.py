@@ -89,11 +89,11 @@ def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up() 
 
 def test_the_printed_statistic_is_short_rounds_nothing_up_and_is_no_proof() -> None:
     kept = kept_answer(True, None)
-    assert statistic_in_short(kept, 0.99, 0.95) == (
+    assert statistic_in_short(kept, 0.99) == (
         "A future input like your validation rows gets the class that the original gives it with probability at least "
-        "99%. This is a statistic, not a proof (95% confidence)."
+        "99%. This is a statistic, not a proof: an unlucky sample of rows can mislead it."
     )
-    assert "98.9999%" in statistic_in_short(kept, 0.98999961, 0.95)
+    assert "98.9999%" in statistic_in_short(kept, 0.98999961)
 
 
 def test_one_calibration_set_may_cover_less_than_one_minus_alpha() -> None:

@@ -84,7 +84,7 @@ def test_a_statistic_from_files(tmp_path, capsys):
     files, place = [str(tmp_path / name) for name in ("model.json", "fit.csv", "val.csv")], str(tmp_path / "scorer")
     call = ["accelerate", files[0], "--fit", files[1], "--val", files[2], "--fidelity", "0.97", "-o", place]
     assert main(call) == 0
-    assert "This is a statistic, not a proof (95% confidence)." in capsys.readouterr().out
+    assert "This is a statistic, not a proof: an unlucky sample of rows can mislead it." in capsys.readouterr().out
     assert main(["verify", files[0], place]) == 1
     assert "--val" in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[2]]) == 0

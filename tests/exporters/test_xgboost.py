@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pine_boost import prune_booster, simplify
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
 from pine_boost.parsers import read_model
@@ -125,6 +126,20 @@ def test_outputs_without_a_tree_keep_their_intercept(n_classes, kept):
     exported = export(model, pruned)
     np.testing.assert_array_equal(booster_margins(exported, rows), expected_margins(pruned, rows))
     assert read_model(exported).forest.n_trees >= 1
+
+
+def test_files_of_a_kept_original_and_of_simplify_have_one_scalar_base_score(tmp_path):
+    """XGBoost 3.1 and newer write a vector, which every earlier version silently reads as 0.5."""
+    booster, rows = train(rounds=4, objective="binary:logistic", base_score=0.2), make_rows(300)
+    result = prune_booster(booster, rows, make_rows(100, seed=1), alpha=0.0)
+    assert result.certificate.units_kept == 4  # the original itself
+    result.save(tmp_path / "kept")
+    booster.save_model(tmp_path / "native.json")
+    written = simplify(tmp_path / "native.json").model
+    for contents in ((tmp_path / "kept" / "model.json").read_bytes(), written):
+        assert float(json.loads(contents)["learner"]["learner_model_param"]["base_score"]) == np.float32(0.2)
+        loaded = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
+        np.testing.assert_array_equal(booster_margins(loaded, rows), booster_margins(booster, rows))
 
 
 def test_nothing_at_all_is_still_one_tree():
