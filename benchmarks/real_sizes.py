@@ -1,13 +1,17 @@
-"""Compression of models of the size people run (python -m benchmarks.real_sizes).
+"""Compression and fast scorers of models of the size people run (python -m benchmarks.real_sizes).
 
 XGBoost 100 x depth 6 and 500 x depth 7, LightGBM 1000 x 63 leaves, on 30 000 and 300 000 generated rows. Each call runs
-in a process of its own; processor time is the same on a busy machine.
+in a process of its own; processor time is the same on a busy machine. What is made small is ``leaves`` or ``work`` by
+`compress_booster`, or ``exits`` by `accelerate_booster`, whose saved scorer is then loaded in a new process.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -25,11 +29,20 @@ KEY_COLUMNS = ("model", "rows", "minimize")
 COLUMNS = (
     *KEY_COLUMNS,
     *("status", "trees_before", "trees_after", "leaves_before", "leaves_after", "work_before", "work_after"),
-    *("n_val", "seconds", "cpu_s", "peak_mb"),
+    *("n_val", "seconds", "cpu_s", "peak_mb", "load_ms"),
 )
 ROWS, N_FEATURES = ("30000", "300000"), 20
 VAL_SHARE = 5  # X_val has a fifth as many rows as X_fit
 FIDELITY = 0.99
+EXITS = "exits"
+LOADS = 7  # the best of these, each in a new process
+_LOAD = """
+import sys, time
+import numpy, pine_boost
+started = time.perf_counter()
+pine_boost.load_scorer(sys.argv[1])
+print(1000 * (time.perf_counter() - started))
+"""
 
 
 def _xgboost(trees: int, depth: int) -> Callable[[Any, Any], Any]:
@@ -90,14 +103,33 @@ def answer_of(cell: Cell) -> dict[str, Any]:
     X, y = generate(n_rows, 0)
     model, X_val = MODELS[cell.model](X, y), generate(n_rows // VAL_SHARE, 1)[0]
     say_started()
-    run = measured(lambda: pine_boost.compress_booster(model, X, X_val, fidelity=FIDELITY, minimize=cell.minimize))
-    record = run.answer.record
-    names = ("status", "trees_before", "trees_after", "leaves_before", "leaves_after", "work_before", "work_after")
+    if cell.minimize == EXITS:
+        run = measured(lambda: pine_boost.accelerate_booster(model, X, X_val, fidelity=FIDELITY))
+        side = run.answer.side_by_side
+        sizes = {
+            f"{name}_{when}": getattr(figures, name)
+            for when, figures in (("before", side.before), ("after", side.after))
+            for name in ("trees", "leaves", "work")
+        }
+        found = {"status": run.answer.status, **sizes, "load_ms": load_time(run.answer)}
+    else:
+        run = measured(lambda: pine_boost.compress_booster(model, X, X_val, fidelity=FIDELITY, minimize=cell.minimize))
+        record = run.answer.record
+        names = ("status", "trees_before", "trees_after", "leaves_before", "leaves_after", "work_before", "work_after")
+        found = {name: getattr(record, name) for name in names} | {"load_ms": ""}
     return {
         **asdict(cell),
-        **{name: getattr(record, name) for name in names},
+        **found,
         **{"n_val": len(X_val), "seconds": run.seconds, "cpu_s": run.cpu_s, "peak_mb": run.peak_mb},
     }
+
+
+def load_time(result: Any) -> float:
+    """Milliseconds that a new process with numpy needs to load the saved scorer."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = result.save(Path(folder) / "scorer")
+        command = [sys.executable, "-c", _LOAD, str(path)]
+        return min(float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(LOADS))
 
 
 def ask(cell: Cell) -> list[dict[str, Any]]:
@@ -110,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.real_sizes", description=__doc__)
     parser.add_argument("--models", type=listed, default=list(MODELS), metavar="A,B")
     parser.add_argument("--rows", type=listed, default=list(ROWS), metavar="N,N")
-    parser.add_argument("--minimize", type=listed, default=["leaves", "work"], metavar="A,B")
+    parser.add_argument("--minimize", type=listed, default=["leaves", "work", EXITS], metavar="A,B")
     parser.add_argument("--out", type=Path, default=RESULTS / "real_sizes.csv")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
