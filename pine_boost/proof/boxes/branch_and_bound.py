@@ -26,6 +26,7 @@ _ALONE = 20_000  # boxes of a question before other processes are worth their st
 _PARTS = 8  # per process, because parts differ in size
 _Part = tuple[Problem, PrunedForest, Question, npt.NDArray[np.int32], npt.NDArray[np.int32], int]
 _Outcome = tuple[Answer, Any, list[Range]]
+_CELLS_A_SECOND = 2 * 10**8  # of the tables, as measured at 10**9 cells
 _BATCH = 512
 _TRIED = 64  # points tried per batch
 _FIRST_TRIALS, _NEXT_TRIAL = 3, 4  # points are tried in the first batches, then in every fourth one
@@ -62,6 +63,9 @@ def prove_boxes(
         of the region (by number of state rows) that was covered.
     """
     started = time.monotonic()
+    shared = shared or SharedTables(problem)
+    if shared.n_cells > _CELLS_A_SECOND * budget.remaining:  # the tables alone would take longer
+        return Proof(question, METHOD, Answer.UNKNOWN, time.monotonic() - started, None, 0.0)
     search = BoxSearch(problem, pruned, question, shared)
     first = min(max_boxes, _ALONE) if n_jobs > 1 else max_boxes
     answer, states, boxes = search.run(search.tables.whole(), first, budget)
@@ -83,7 +87,7 @@ def prove_boxes(
 
 def prove_in_boxes(problem: Problem, pruned: PrunedForest, max_boxes: int, budget: Budget, n_jobs: int) -> list[Proof]:
     """Answer every question of the problem; each gets its share of the remaining time."""
-    n_questions = len(problem.questions)
+    n_questions, shared = len(problem.questions), SharedTables(problem)
     return [
         prove_boxes(
             problem,
@@ -91,6 +95,7 @@ def prove_in_boxes(problem: Problem, pruned: PrunedForest, max_boxes: int, budge
             question,
             max_boxes=max_boxes,
             budget=budget.share(1 / (n_questions - number)),
+            shared=shared,
             n_jobs=n_jobs,
         )
         for number, question in enumerate(problem.questions)
@@ -463,9 +468,10 @@ class QuestionTables:
         self.score_sum = rows.n_original + 1 if len(rows.value) > rows.n_original + 1 else -1
         sums = weigh(rows)
         self.score_shift = int(sums.shift[self.score_sum])
-        guide = sums.value[min(len(rows.value) + 5, len(sums.value) - 1)]
-        merged = shared.merged(guide, rows.leaf_offset)
-        self.groups = tabulate(merged, shared.member, sums.value, self.offset)
+        value = np.ascontiguousarray(sums.value[:, shared.leaves])
+        guide = value[min(len(rows.value) + 5, len(value) - 1)]
+        merged = shared.merged(guide, np.searchsorted(shared.leaves, rows.leaf_offset))
+        self.groups = tabulate(merged, shared.member, value, self.offset)
         self.ranges = range_tables(self.groups, self.offset)
         self.has_rows = np.array([len(rows) > 0 for rows in self.groups.rows])
         self.level = np.floor(np.log2(np.arange(1, self.lengths.max() + 2))).astype(np.int64)

@@ -53,15 +53,32 @@ class Groups:
 TreeGroup = IntArray
 
 
-def leaf_members(trees: StateTrees, masks: LeafMasks, order: list[IntArray]) -> BoolArray:
-    """Which positions each leaf admits, (n_leaves, n_positions)."""
+def leaves_inside(trees: StateTrees, masks: LeafMasks, order: list[IntArray]) -> IntArray:
+    """Leaves that admit a position of every feature; the others hold no point of any box."""
+    own = [masks.mask[masks.state_offset[j] + states] for j, states in enumerate(order)]
+    inside = np.bitwise_and.reduce([np.bitwise_or.reduce(words, axis=0) for words in own])
+    return np.flatnonzero(_flags(trees, inside[None])[0])
+
+
+def leaf_members(trees: StateTrees, masks: LeafMasks, order: list[IntArray], leaves: IntArray) -> BoolArray:
+    """Which positions each of these leaves (ascending) admits, (n_leaves, n_positions)."""
     rows = np.concatenate([masks.state_offset[j] + states for j, states in enumerate(order)])
-    return np.ascontiguousarray(reachable_leaves(trees, masks, rows).T)
+    member = np.empty((len(leaves), len(rows)), dtype=bool)
+    ends = np.searchsorted(leaves, trees.leaf_offset)
+    for tree, (start, stop) in enumerate(pairwise(ends)):
+        words = np.ascontiguousarray(masks.mask[rows, tree].T)
+        bit = leaves[start:stop, None] - trees.leaf_offset[tree]
+        member[start:stop] = (words[bit[:, 0] // 64] >> (bit % 64).astype(np.uint64)) & np.uint64(1)
+    return member
 
 
 def reachable_leaves(trees: StateTrees, masks: LeafMasks, rows: IntArray) -> BoolArray:
     """Which leaves some rows of the masks admit, (n_rows, n_leaves)."""
-    words = np.ascontiguousarray(masks.mask[rows])
+    return _flags(trees, np.ascontiguousarray(masks.mask[rows]))
+
+
+def _flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> BoolArray:
+    """One flag per leaf from words of bits, (n_rows, n_leaves)."""
     flags = np.unpackbits(words.astype("<u8").view(np.uint8), axis=2, bitorder="little")
     tree = trees.leaf_tree
     return flags[:, tree, np.arange(trees.n_leaves) - trees.leaf_offset[tree]].astype(bool)
@@ -71,7 +88,6 @@ def merge_trees(
     member: BoolArray,
     value: npt.NDArray[np.int32],
     leaf_offset: IntArray,
-    position_offset: IntArray,
     *,
     limit: int,
     n_merged: int,
@@ -82,6 +98,7 @@ def merge_trees(
     Parameters
     ----------
     member : bool (n_leaves, n_positions)
+        Of the leaves that lie inside.
     value : int32 (n_leaves,)
         The sum whose bound decides which trees are merged.
     limit : int
@@ -91,11 +108,7 @@ def merge_trees(
     compatible : bool (n_leaves, n_leaves) or None
         For the trees that may be merged; None merges none.
     """
-    inside: BoolArray = np.ones(len(member), dtype=bool)
-    for start, stop in pairwise(position_offset):
-        inside &= member[:, start:stop].any(axis=1)
-    trees = [np.arange(a, b) for a, b in pairwise(leaf_offset)]
-    groups = [leaves[inside[leaves]][:, None] for leaves in trees]
+    groups = [np.arange(a, b)[:, None] for a, b in pairwise(leaf_offset)]
     groups, alone = groups[:n_merged], groups[n_merged:]
     if compatible is not None:
         for _ in range(_MERGE_ROUNDS):

@@ -17,7 +17,14 @@ import numpy.typing as npt
 from pine_boost.model.exact import ABSENT
 from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import leaf_masks
-from pine_boost.proof.boxes.groups import TreeGroup, compatible_leaves, leaf_members, merge_trees, reachable_leaves
+from pine_boost.proof.boxes.groups import (
+    TreeGroup,
+    compatible_leaves,
+    leaf_members,
+    leaves_inside,
+    merge_trees,
+    reachable_leaves,
+)
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
@@ -141,8 +148,10 @@ class SharedTables:
     lengths : int64 (n_features,)
     is_empty : bool
         Some feature has no such state: the region is empty.
-    extra_trees : TreeCost or None
-        Trees of the score that are bounded beside the model's.
+    n_leaves : int
+        Leaves of the model that lie inside: those that admit a position of every feature.
+    leaves : IntArray
+        Leaves inside, of the model, then of the score's own trees, which are bounded beside the model's.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -151,8 +160,21 @@ class SharedTables:
         self.lengths = np.array([len(states) for states in self.order], dtype=np.int64)
         self.offset = np.concatenate([[0], np.cumsum(self.lengths)])
         self.is_empty = bool((self.lengths == 0).any())
-        self.extra_trees = problem.region.extra_trees
         self._merged: list[TreeGroup] | None = None
+        own = leaves_inside(problem.trees, problem.masks, self.order)
+        self.n_leaves = len(own)
+        self._members = [(problem.trees, problem.masks, self.order, own)]
+        if problem.region.extra_trees is not None:
+            extra = problem.region.extra_trees.trees
+            masks = leaf_masks(extra, problem.space)
+            self._members.append((extra, masks, self.order, leaves_inside(extra, masks, self.order)))
+            own = np.concatenate([own, problem.trees.n_leaves + self._members[1][3]])
+        self.leaves = own
+
+    @property
+    def n_cells(self) -> int:
+        """Leaves inside times positions, which the time for the tables grows with."""
+        return len(self.leaves) * int(self.offset[-1])
 
     @property
     def whole(self) -> Range:
@@ -172,27 +194,22 @@ class SharedTables:
 
     @cached_property
     def member(self) -> BoolArray:
-        """Which positions each leaf admits: the leaves of the model, then those of the extra trees."""
-        problem = self._problem
-        member = leaf_members(problem.trees, problem.masks, self.order)
-        if self.extra_trees is None:
-            return member
-        extra = self.extra_trees.trees
-        return np.concatenate([member, leaf_members(extra, leaf_masks(extra, problem.space), self.order)])
+        """Which positions each of `leaves` admits."""
+        members = [leaf_members(*of_trees) for of_trees in self._members]
+        return members[0] if len(members) == 1 else np.concatenate(members)  # not a gigabyte twice
 
     @cached_property
     def compatible(self) -> BoolArray | None:
         """Which pairs of leaves of the model one input can reach; None for too many leaves."""
-        return compatible_leaves(self.member[: self._problem.trees.n_leaves], self.offset)
+        return compatible_leaves(self.member[: self.n_leaves], self.offset)
 
     def merged(self, guide: npt.NDArray[np.int32], leaf_offset: IntArray) -> list[TreeGroup]:
-        """Trees that are bounded together, chosen by the first ``guide`` only."""
+        """Trees that are bounded together, chosen by the first ``guide`` only; both are about `leaves`."""
         if self._merged is None:
             self._merged = merge_trees(
                 self.member,
                 guide,
                 leaf_offset,
-                self.offset,
                 limit=_GROUP_LIMIT,
                 n_merged=self._problem.trees.n_trees,
                 compatible=self.compatible,
@@ -202,7 +219,7 @@ class SharedTables:
     @cached_property
     def borders(self) -> list[IntArray]:
         """Per feature the positions after which the reachable leaves of the model change."""
-        member = self.member[: self._problem.trees.n_leaves]
+        member = self.member[: self.n_leaves]
         return [_borders(member[:, a:b]) for a, b in pairwise(self.offset)]
 
     @cached_property
