@@ -110,7 +110,7 @@ def build_prune_result(
             pruned_model = read_model(native, threshold=parsed.forest.decision.thresholds or None)
         except PineBoostError as error:  # this library cannot store these weights exactly
             reason = f"The pruned model cannot be written exactly: {error}"
-            found = _without_model(found, parsed, unit)
+            found = found.without_model(count_units(parsed.forest, unit), StopReason.REFUSED)
             native = parsed.native
     if found.pruned is None:
         if _is_proved(found) and found.remaining is not None:
@@ -186,18 +186,6 @@ def without_search(
     )
 
 
-def _without_model(found: SearchResult, parsed: Model, unit: str) -> SearchResult:
-    """Return the search result without a model that its library cannot store."""
-    return replace(
-        found,
-        pruned=None,
-        proofs=(),
-        n_kept=count_units(parsed.forest, unit),
-        ended=frozenset({StopReason.REFUSED}),
-        reweight="tree",
-    )
-
-
 def _certificate(
     parsed: Model,
     pruned_model: Model,
@@ -222,8 +210,8 @@ def _certificate(
     if not has_bound:
         _LOGGER.warning("The proof of the lower bound is too large to be written down.")
     shift = {"mean": 0.0, "maximum": 0.0, "brier": 0.0}
-    if problem is not None and pruned is not None and found.reference is not None:
-        shift = asdict(probability_shift(problem, pruned, found.reference))
+    if problem is not None and pruned is not None and found.fit is not None:
+        shift = asdict(probability_shift(problem, pruned, found.fit))
     certificate = Certificate(
         status=(Status.CERTIFIED if is_proved else Status.NOT_CERTIFIED).value,
         claim="",

@@ -135,7 +135,7 @@ def proposals(state: SearchState, known: Known) -> Iterator[Proposal]:
     """What to try, in order: fast answers first, then the exact search for the fewest units."""
     objective, start = state.options.objective, known.start
     if start is None:
-        state.constraints.add(state.constraints.fit.nearest(), state.budget)
+        state.constraints.add_nearest_fit_rows(state.budget)
     if known.points is not None:
         state.constraints.add(known.points[state.problem.region.contains(known.points)])
     if start is not None:
@@ -238,7 +238,7 @@ def finish(state: SearchState, budget: Budget, larger: SearchResult | None = Non
         seconds=time.monotonic() - started,
         history=tuple(best.history),
         bound=best.bound,
-        reference=state.constraints.fit.reference,
+        fit=state.constraints.fit,
         points=state.constraints.states,
     )
 

@@ -6,31 +6,27 @@ Leaf values are free; a split stays or goes, none is changed. No lower bound on 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import GEN_CLOSED, getgeneratorstate
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix, hstack
+from scipy.sparse import csr_matrix
 
 from pine_boost.budget import Budget, StopReason
-from pine_boost.model.exact import BROKEN_ROW, TIGHT_ROW
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem
-from pine_boost.search.algorithm import finish, run
-from pine_boost.search.constraints import MOST_CELLS, Constraints, distinct_fit_rows
-from pine_boost.search.grid_rounding import leaves_to_grid
-from pine_boost.search.leaf_values import polish
-from pine_boost.search.lp import LinearProgram, RowPool, Solver, Weights
-from pine_boost.search.lp_columns import build_columns, leaf_columns
-from pine_boost.search.oracle import Oracle
-from pine_boost.search.pruner import Pruner
-from pine_boost.search.search_result import Incumbent, SearchResult
-from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchOptions, SearchState
+from pine_boost.search.algorithm import run
+from pine_boost.search.constraints import MOST_CELLS
+from pine_boost.search.grid_rounding import to_grid
+from pine_boost.search.leaf_values import add_known, closest_values, go_on, polish
+from pine_boost.search.lp import Weights
+from pine_boost.search.search_result import SearchResult
+from pine_boost.search.search_state import SearchOptions, SearchState
 from pine_boost.search.shapes import LEVELS, CollapsedTrees, Collapser, Kept, Splits, build_shape, find_splits
 from pine_boost.search.strategies import Proposal, ProposalStatus
 
@@ -46,8 +42,6 @@ _EFFORT = 0.1  # of a proof's effort: if it takes longer, the batch is too large
 _ROOM = 0.5  # of the original's margin is kept at rows with a narrow one
 _NARROW = 0.05  # of the median margin: what counts as narrow
 _MOST_FAILED = 40  # batches that may fail
-_ROWS_PER_PASS = 100
-_MAX_PASSES = 60
 
 
 def search_collapsed(
@@ -63,28 +57,25 @@ def search_collapsed(
     ``found`` is what the searches over single trees found, ``larger`` the answer of this search
     for a larger region, whose model holds here too.
     """
-    start = _in_leaves(problem, found)
-    if larger is not None and larger.n_kept < start.n_kept:
-        start = start.with_model_of(larger)
-    if problem.trees.n_leaves > MOST_LEAF_COLUMNS or problem.trees.n_leaves == problem.trees.n_trees:
-        return start  # too many leaves for a program, or trees without a split: nothing can be merged
-    if found.is_last:
-        return start
-    if budget.is_over:
-        return start.with_ends(StopReason.TIME)
-    budget = budget.after(found.seconds)
-    state, collapser = _build_state(problem, fit_states, budget, options)
-    state.best.adopt(start.best, found.undecided)
-    early = replace(state, budget=budget.part("fewer leaves"))
-    run(early, _dropping_the_unreached(early, collapser, start, found.points))
+    return go_on(problem, fit_states, _in_leaves(problem, found), budget, options, larger, _run_stages)
+
+
+def _run_stages(state: SearchState, points: States | None) -> None:
+    """Collapse what no row reaches, then whole shapes or batches of splits; at last values near the original's."""
+    splits, start = find_splits(state.problem), state.best.best
+    if len(splits.node) == 0:
+        return
+    collapser = Collapser(state, splits)
+    state = replace(state, writer=collapser.write)
+    early = replace(state, budget=state.budget.part("fewer leaves"))
+    run(early, _dropping_the_unreached(early, collapser, start.pruned, points))
     _alternate(early, collapser)
-    if budget.is_limited and state.best.smallest.n_kept == start.n_kept:
+    if state.budget.is_limited and state.best.smallest.n_kept == start.n_kept:
         collapse_in_batches(state, collapser)  # nothing is left to polish, so with the rest of the time
     if state.best.smallest.n_kept < start.n_kept:
-        smallest = collapser.splits.of_model(state.best.smallest.pruned)
+        smallest = splits.of_model(state.best.smallest.pruned)
         run(state, _proving_twice(state))  # before time is spent on anything else
         run(state, polish(state, lambda: collapser.write_near(state, smallest)))
-    return start.followed_by(replace(finish(state, budget), seconds=budget.clock))
 
 
 def _in_leaves(problem: Problem, found: SearchResult) -> SearchResult:
@@ -95,39 +86,20 @@ def _in_leaves(problem: Problem, found: SearchResult) -> SearchResult:
     return replace(found, n_kept=n_leaves, lower_bound=1, bound=None, history=tuple(history))
 
 
-def _build_state(
-    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
-) -> tuple[SearchState, Collapser]:
-    """A search without rows whose columns are all leaves."""
-    units = build_columns(problem, "leaf")
-    every = np.ones(units.n_units, dtype=bool)
-    columns = replace(leaf_columns(units, problem, every, options.monotone), name="leaf")
-    constraints = Constraints(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
-    pruner, best = Pruner(constraints, budget), Incumbent(columns, budget.began)
-    oracle = Oracle(problem, options.n_jobs)
-    state = SearchState(problem, columns, constraints, pruner, oracle, best, budget, options, _walked=[True])
-    collapser = Collapser(state, find_splits(problem))
-    return replace(state, writer=collapser.write), collapser
-
-
 def _dropping_the_unreached(
-    state: SearchState, collapser: Collapser, start: SearchResult, points: States | None
+    state: SearchState, collapser: Collapser, start: PrunedForest | None, points: States | None
 ) -> Iterator[Proposal]:
     """Drop branches that neither the region nor a row reaches, and twin leaves.
 
     Starts from the points of the earlier searches.
     """
-    state.constraints.add(state.constraints.fit.nearest(), state.budget)
-    if points is not None:
-        state.constraints.add(points[state.problem.region.contains(points)], state.budget)
+    add_known(state, points)
     _walk(state)
     state.report_progress("leaves")
     splits, problem = collapser.splits, state.problem
-    value: npt.NDArray[Any] = problem.forest.value if start.pruned is None else start.pruned.value_int
-    leaf_value = value[problem.leaf_node, 0]
-    seen = np.concatenate([state.constraints.leaves.ravel(), state.constraints.fit.reference.leaves.ravel()])
-    spared = splits.spared(problem, seen, leaf_value)
-    kept = splits.of_model(start.pruned) & (splits.ranges(spared) > 0)
+    seen = np.concatenate([state.constraints.leaves.ravel(), state.constraints.fit.leaves.ravel()])
+    spared = splits.spared(problem, seen, _values_of(problem, start))
+    kept = splits.of_model(start) & (splits.ranges(spared) > 0)
     if kept.any() and splits.size(kept) < state.best.smallest.n_kept:
         yield Proposal(kept)
 
@@ -180,45 +152,26 @@ def _shrinking(state: SearchState, collapser: Collapser) -> Iterator[Proposal]:
             level = min(level + 1, len(LEVELS) - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Base:
-    """The certified model that a batch starts from.
-
-    Attributes
-    ----------
-    kept : Kept
-        Its splits.
-    value : float64 (n_leaves,)
-    pruned : PrunedForest or None
-        None is the original.
-    """
-
-    kept: Kept
-    value: FloatArray
-    pruned: PrunedForest | None
-
-    def margins(self, state: SearchState) -> FloatArray:
-        """How far the model is beyond its cut at every row."""
-        rows, problem = state.constraints, state.problem
-        if self.pruned is None:
-            margins, grid = problem.original_margins_int(rows.leaves), problem.scale
-        else:
-            margins, grid = problem.pruned_margins_int(self.pruned, rows.leaves), self.pruned.grid
-        decision = problem.forest.decision
-        cut = np.array([float(question.cut_side(decision)) for question in problem.questions])
-        sides = np.ldexp(problem.sides(margins).astype(np.float64), -grid) - cut
-        return np.asarray(sides[rows.point_of, rows.question_of] * rows.program.magnified)
-
-
-def find_base(state: SearchState, splits: Splits, pruned: PrunedForest | None) -> Base:
-    """A certified model as the start of a batch."""
-    problem = state.problem
+def _values_of(problem: Problem, pruned: PrunedForest | None) -> FloatArray:
+    """Leaf values of a model without the bias of its trees; None is the original."""
     if pruned is None:
-        output = problem.forest.tree_output[splits.leaf_tree]
-        every = np.arange(len(output))
-        return Base(splits.of_model(None), build_columns(problem, "leaf").value[every, output], None)
-    value = np.ldexp(pruned.value_int[problem.leaf_node, 0].astype(np.float64), -pruned.grid)
-    return Base(splits.of_model(pruned), value, pruned)
+        return np.asarray(
+            problem.forest.value[problem.leaf_node, 0] - problem.forest.tree_bias[problem.trees.leaf_tree]
+        )
+    return np.ldexp(pruned.value_int[problem.leaf_node, 0].astype(np.float64), -pruned.grid)
+
+
+def _sides_of(state: SearchState, pruned: PrunedForest | None) -> FloatArray:
+    """How far a model is beyond its cut at every row; None is the original."""
+    rows, problem = state.constraints, state.problem
+    if pruned is None:
+        margins, grid = problem.original_margins_int(rows.leaves), problem.scale
+    else:
+        margins, grid = problem.pruned_margins_int(pruned, rows.leaves), pruned.grid
+    decision = problem.forest.decision
+    cut = np.array([float(question.cut_side(decision)) for question in problem.questions])
+    sides = np.ldexp(problem.sides(margins).astype(np.float64), -grid) - cut
+    return np.asarray(sides[rows.point_of, rows.question_of] * rows.program.magnified)
 
 
 class NearWriter:
@@ -226,12 +179,12 @@ class NearWriter:
 
     def __init__(self, splits: Splits) -> None:
         self._splits = splits
-        self._base: Base | None = None
+        self._base: PrunedForest | None = None
         self._n_written = 0
         self._active: IntArray = np.zeros(0, dtype=np.int64)
 
-    def begin(self, base: Base) -> None:
-        """Start from another model."""
+    def begin(self, base: PrunedForest | None) -> None:
+        """Start from another certified model; None is the original."""
         self._base, self._n_written = base, 0
 
     def write(self, state: SearchState, kept: Kept) -> PrunedForest | None:
@@ -240,91 +193,42 @@ class NearWriter:
         if self._n_written > _MOST_REFUTED:
             return None
         shape = build_shape(state.columns, self._splits, kept)
-        weights = self._project(state, shape)
-        if weights is None:
-            return None
-        reference = state.constraints.fit.reference
-        pruned = leaves_to_grid(state.problem, shape.columns, weights, reference, scale=1.0)
+        weights = self._nearest(state, shape)
+        pruned = (
+            None
+            if weights is None
+            else to_grid(state.problem, shape.columns, weights, state.constraints.fit, scale=1.0)
+        )
         if pruned is None or state.constraints.loses(pruned):
             return None
         return self._splits.collapse(pruned, kept)
 
-    def _project(self, state: SearchState, shape: CollapsedTrees) -> Weights | None:
-        """The values closest to the base's that keep every row with some room.
-
-        Constants are free; the distance of cuts stays.
-        """
-        base, program = self._base, state.constraints.program
-        if base is None:
-            return None
-        before = base.margins(state) - program.rows @ base.value
+    def _nearest(self, state: SearchState, shape: CollapsedTrees) -> Weights | None:
+        """The values closest to the base's that keep every row with some room."""
+        problem, program, fit = state.problem, state.constraints.program, state.constraints.fit
+        value = _values_of(problem, self._base)
+        before = _sides_of(state, self._base) - program.rows @ value
         free = np.asarray(np.linalg.lstsq(program.free_rows, before, rcond=None)[0], np.float64)
-        reference = state.constraints.fit.reference
-        whole = Weights(base.value, free, 1.0)
-        written = leaves_to_grid(state.problem, state.columns, whole, reference, scale=1.0)
+        written = to_grid(problem, state.columns, Weights(value, free, 1.0), fit, scale=1.0)
         if written is None:
             return None
-        target, counts = _merged(state, shape, base)
-        entries = csr_matrix(program.rows) @ shape.merge
-        lacking = _needed(state, written.grid) - (entries @ target + program.free_rows @ free)
-        n_merged = len(target)  # changes upwards, as many downwards, then the constants
-        lower = np.concatenate([np.zeros(2 * n_merged), np.full(program.n_free, -np.inf)])
-        upper = np.full(len(lower), np.inf)
-        if state.problem.forest.n_outputs == 1:
-            lower[2 * n_merged + 1 :] = upper[2 * n_merged + 1 :] = 0.0
-        change = self._least_change(
-            np.concatenate([counts, counts, np.zeros(program.n_free)]),
-            lower,
-            upper,
-            RowPool(csr_matrix(hstack([entries, -entries, csr_matrix(program.free_rows)])), lacking),
-            state.budget,
-        )
-        if change is None:
+        # the base's mean below every remaining leaf, and the share of fit rows there
+        repeated = np.repeat(fit.counts, fit.leaves.shape[1])
+        count = np.bincount(fit.leaves.ravel(), repeated, len(value)) + 1.0
+        of_leaves = np.asarray(shape.merge.T @ count)
+        wanted = Weights(np.asarray(shape.merge.T @ (count * value)) / of_leaves, free, 1.0)
+        rows = csr_matrix(program.rows) @ shape.merge, program.free_rows, _needed(state, written.grid)
+        share = of_leaves / of_leaves.sum()
+        found = closest_values(problem, rows, shape.columns.order, wanted, share, state.budget, self._active)
+        if found is None:
             return None
-        up, down, constant = np.split(change, [n_merged, 2 * n_merged])
-        return Weights(target + up - down, free + constant, 1.0)
-
-    def _least_change(
-        self, cost: FloatArray, lower: FloatArray, upper: FloatArray, pool: RowPool, budget: Budget
-    ) -> FloatArray | None:
-        """``min cost @ x`` over the rows of a pool, beginning with those that were tight the last time."""
-        program = LinearProgram(
-            cost,
-            lower,
-            upper,
-            pool,
-            solver=Solver.HIGHS,
-            rows_per_pass=_ROWS_PER_PASS,
-            most_passes=_MAX_PASSES,
-            noise=BROKEN_ROW,
-        )
-        short = pool.at_least
-        broken = np.setdiff1d(np.flatnonzero(short > BROKEN_ROW), self._active)
-        program.join(np.union1d(self._active, broken[np.argsort(-short[broken], kind="stable")[:_ROWS_PER_PASS]]))
-        if not program.active:  # nothing has to change
-            self._active = self._active[:0]
-            return np.zeros(len(cost))
-        solution = program.solve(budget)
-        if solution is None:
-            return None
-        active = np.array(program.active, dtype=np.int64)
-        self._active = active[pool.slack(solution.x)[active] < TIGHT_ROW]
-        return solution.x
-
-
-def _merged(state: SearchState, shape: CollapsedTrees, base: Base) -> tuple[FloatArray, FloatArray]:
-    """The base's mean below every remaining leaf, and the share of fit rows there."""
-    reference = state.constraints.fit.reference
-    repeated = np.repeat(reference.counts, reference.leaves.shape[1])
-    count = np.bincount(reference.leaves.ravel(), repeated, len(base.value)) + 1.0
-    of_leaves = np.asarray(shape.merge.T @ count)
-    mean = np.asarray(shape.merge.T @ (count * base.value)) / of_leaves
-    return mean, of_leaves / of_leaves.sum()
+        weights, self._active = found
+        return weights
 
 
 def _needed(state: SearchState, grid: int) -> FloatArray:
     """The margin to keep at every row: a part of the original's, at least the rounding error."""
-    original = Base(np.zeros(0, dtype=bool), np.zeros(0), None).margins(state)
+    original = _sides_of(state, None)
     rounding = np.ldexp(float(state.problem.forest.n_trees), -grid)
     room = _ROOM * np.minimum(original, _NARROW * float(np.median(original)))
     program = state.constraints.program
@@ -359,17 +263,18 @@ def _batches(state: SearchState, collapser: Collapser, writer: NearWriter) -> Ge
     n_failed = 0
     while n_failed < _MOST_FAILED:
         state.report_progress("leaves")
-        base = find_base(state, splits, state.best.smallest.pruned)
-        shape = collapser.shrink(state, base.kept, level=0)
+        base = state.best.smallest.pruned
+        before = splits.of_model(base)
+        shape = collapser.shrink(state, before, level=0)
         if shape is None:
             return
-        may_go = np.flatnonzero(base.kept & ~shape & ~needed)
+        may_go = np.flatnonzero(before & ~shape & ~needed)
         if len(may_go) == 0:
             return
         # ranges never shrink upwards, and children come after their parents
-        order = np.lexsort((-may_go, splits.ranges(base.value)[may_go]))
+        order = np.lexsort((-may_go, splits.ranges(_values_of(state.problem, base))[may_go]))
         batch = may_go[order[:size]]
-        kept = base.kept.copy()
+        kept = before.copy()
         kept[batch] = False
         if not kept.any():
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,70 +17,38 @@ from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import BoolArray, FloatArray, IntArray, PrunedForest
 from pine_boost.model.states import States
-from pine_boost.proof.problem import Problem
+from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.proof.question import Question
-from pine_boost.search.grid_rounding import Reference, build_reference
 from pine_boost.search.lp import build_program
 from pine_boost.search.lp_columns import Columns
 
 _MOST_AT_ONCE = 20_000  # fit rows that become constraints at once; others join when a model misclassifies them
 MOST_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once
 _MOST_PER_ROUND = 500
+_CHUNK = 2000  # rows
 _KEY_BITS = 62  # of an integer that identifies a row
 
 
 @dataclass(frozen=True, eq=False)
-class DistinctFitRows:
-    """The distinct state rows of X_fit, and the original's margins on them."""
+class FitRows:
+    """The distinct state rows of X_fit with their leaves, their multiplicities and the original's margins."""
 
     states: States
-    reference: Reference
-
-    most_at_once: int
-
-    def with_columns(self, problem: Problem, n_columns: int) -> DistinctFitRows:
-        """The same rows for another number of columns."""
-        return replace(self, most_at_once=_most_at_once(problem, n_columns))
-
-    def nearest(self) -> States:
-        """Rows to begin with, those nearest to the boundary."""
-        distance = np.abs(self.reference.margins).min(axis=1)
-        return self.states[np.argsort(distance, kind="stable")[: self.most_at_once]]
-
-    def lost_by(self, problem: Problem, pruned: PrunedForest, budget: Budget) -> States:
-        """Some rows that the pruned model misclassifies, if not all of them are constraints already."""
-        found = self.states[:0]
-        if len(self.states) <= self.most_at_once:
-            return found
-        chunk = max(1, MOST_CELLS // len(problem.questions))
-        for start in range(0, len(self.states), chunk):
-            budget.check()
-            leaves = self.reference.leaves[start : start + chunk]
-            decided = problem.decided(problem.original_margins_int(leaves))
-            lost = (decided & problem.falls_short(pruned, leaves)).any(axis=1)
-            found = np.concatenate([found, self.states[start : start + chunk][lost]])
-            if len(found) >= _MOST_PER_ROUND:
-                break
-        return found[:_MOST_PER_ROUND]
+    leaves: npt.NDArray[np.int32]
+    counts: IntArray
+    margins: FloatArray  # (n_rows, n_outputs)
 
 
-def distinct_fit_rows(
-    problem: Problem, states: npt.NDArray[Any], n_columns: int = 0, check: Callable[[], None] | None = None
-) -> DistinctFitRows:
-    """Distinct state rows and the original's margins; only features with several states are compared.
-
-    The more columns (``n_columns``), the fewer rows become constraints at once.
-    """
+def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any], check: Callable[[], None] | None = None) -> FitRows:
+    """Distinct state rows and the original's margins; only features with several states are compared."""
     first, counts = _distinct(problem, states)
     distinct = states[first].astype(np.int32)
-    reference = build_reference(problem, problem.trees.leaves(distinct, check), counts)
-    return DistinctFitRows(distinct, reference, _most_at_once(problem, n_columns))
-
-
-def _most_at_once(problem: Problem, n_columns: int) -> int:
-    n_sides = max(1, problem.forest.n_outputs - 1)
-    widest = max(len(problem.questions), n_sides * max(problem.trees.n_trees, n_columns))
-    return min(_MOST_AT_ONCE, max(200, MOST_CELLS // widest))
+    leaves = problem.trees.leaves(distinct, check)
+    value = problem.forest.leaf_vectors()[problem.leaf_node]
+    chunks = range(0, len(leaves), _CHUNK)  # tree by tree over few rows at a time: they stay in the cache
+    sums = [leaf_sums(value, leaves[start : start + _CHUNK], problem.trees.leaf_offset) for start in chunks]
+    margins = problem.forest.intercept + np.concatenate([np.zeros((0, value.shape[1])), *sums])
+    return FitRows(distinct, leaves, counts, margins)
 
 
 def distinct_rows(problem: Problem, states: States) -> States:
@@ -113,7 +81,9 @@ class Constraints:
 
     Attributes
     ----------
-    fit : DistinctFitRows
+    fit : FitRows
+    most_at_once : int
+        Fit rows that become constraints at once; the more columns, the fewer.
     states : int32 (n_points, n_features)
     leaves : int32 (n_points, n_trees)
     decided : bool (n_points, n_questions)
@@ -126,8 +96,11 @@ class Constraints:
         Point and question of each row of the program.
     """
 
-    def __init__(self, problem: Problem, columns: Columns, fit: DistinctFitRows) -> None:
+    def __init__(self, problem: Problem, columns: Columns, fit: FitRows) -> None:
         self.problem, self.columns, self.fit = problem, columns, fit
+        n_sides = max(1, problem.forest.n_outputs - 1)
+        widest = max(len(problem.questions), n_sides * max(problem.trees.n_trees, columns.n_columns))
+        self.most_at_once = min(_MOST_AT_ONCE, max(200, MOST_CELLS // widest))
         self.states: States = np.zeros((0, problem.space.n_features), np.int32)
         self.leaves: npt.NDArray[np.int32] = np.zeros((0, problem.trees.n_trees), np.int32)
         self.decided: BoolArray = np.zeros((0, len(problem.questions)), dtype=bool)
@@ -149,6 +122,28 @@ class Constraints:
         other.program = self.program.copy()
         other._seen = set(self._seen)
         return other
+
+    def add_nearest_fit_rows(self, budget: Budget | None = None) -> None:
+        """Add the rows of X_fit to begin with, those nearest to the boundary."""
+        distance = np.abs(self.fit.margins).min(axis=1)
+        self.add(self.fit.states[np.argsort(distance, kind="stable")[: self.most_at_once]], budget)
+
+    def lost_fit_rows(self, pruned: PrunedForest, budget: Budget) -> States:
+        """Some rows of X_fit that a pruned model misclassifies, if not all of them are constraints already."""
+        problem, fit = self.problem, self.fit
+        found = fit.states[:0]
+        if len(fit.states) <= self.most_at_once:
+            return found
+        chunk = max(1, MOST_CELLS // len(problem.questions))
+        for start in range(0, len(fit.states), chunk):
+            budget.check()
+            leaves = fit.leaves[start : start + chunk]
+            decided = problem.decided(problem.original_margins_int(leaves))
+            lost = (decided & problem.falls_short(pruned, leaves)).any(axis=1)
+            found = np.concatenate([found, fit.states[start : start + chunk][lost]])
+            if len(found) >= _MOST_PER_ROUND:
+                break
+        return found[:_MOST_PER_ROUND]
 
     def add(self, states: npt.NDArray[Any], budget: Budget | None = None) -> int:
         """Add the points that are new and decided; returns their number."""

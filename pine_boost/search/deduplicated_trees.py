@@ -76,10 +76,10 @@ class DeduplicatedTrees:
         """
         pruned = None if found.pruned is None else self._on_original(problem.forest, found.pruned)
         found = replace(found, pruned=pruned, remaining=self.trimming)
-        if found.reference is not None:
+        if found.fit is not None:
             leaf = self.trimming.value_node[self.leaf_node]
-            leaves = problem.trees.leaf_of_node[leaf][found.reference.leaves]
-            found = replace(found, reference=replace(found.reference, leaves=leaves))
+            leaves = problem.trees.leaf_of_node[leaf][found.fit.leaves]
+            found = replace(found, fit=replace(found.fit, leaves=leaves))
         if found.bound is None or found.reweight == "tree":
             return found
         units = tree_units(problem.forest, unit)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from pine_boost.model import exact
@@ -18,6 +17,7 @@ from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.links import Output, output_of, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
+from pine_boost.search.constraints import FitRows
 from pine_boost.search.lp import Weights
 from pine_boost.search.lp_columns import Columns, in_order
 
@@ -27,43 +27,46 @@ _SCALES = 4.0  # natural logarithms around the scale that keeps the spread of ma
 
 
 def to_grid(
-    problem: Problem, columns: Columns, weights: Weights, reference: Reference, *, scale: float | None = None
+    problem: Problem, columns: Columns, weights: Weights, fit: FitRows, *, scale: float | None = None
 ) -> PrunedForest | None:
-    """Round a solution to the grid; None if the weights cannot be written exactly.
+    """Round a solution to the grid; None if there is no tree or the solution cannot be written exactly.
 
-    Every leaf becomes ``round(w * (value - bias) * 2**grid)``, and each output's intercept is
-    added to all leaves of its first kept tree. ``scale`` multiplies all weights; without it, the
-    one that brings probabilities closest to the original's.
+    If columns are units, every leaf becomes ``round(w * (value - bias) * 2**grid)``. If they are leaves,
+    it becomes the weight of its column, and kept trees have weight 1: their leaves need not be a
+    multiple of the original's. Each output's intercept is added to all leaves of its first kept tree.
+    ``scale`` multiplies all weights; by default it is `native_scale`.
     """
     forest = problem.forest
-    tree_weight = columns.tree_weights(weights.weights)
-    kept = np.flatnonzero(tree_weight > 0)
-    if len(kept) == 0:
+    is_by_leaf = columns.leaf_column is not None
+    kept = np.flatnonzero(columns.units_of(weights.weights)[columns.tree_unit])
+    found = constants(problem, weights)
+    if len(kept) == 0 or found is None:
         return None
-    scale_and_intercept = constants(problem, weights)
-    if scale_and_intercept is None:
-        return None
-    own_scale, intercept = scale_and_intercept
-    is_free = scale is None and not own_scale
-    if scale is None:
-        scale = own_scale or _own_scale(problem, tree_weight, intercept, reference)
+    is_free = scale is None and found[0] is None
+    scale = scale or _scale_of(problem, columns, weights, found, fit)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    tree_weight, intercept = tree_weight * scale, scale * intercept
-    intercept = intercept + _common_level(problem, tree_weight, intercept, reference)
-    value = _weighted_leaves(problem, tree_weight)
+    value, intercept = _node_values(problem, columns, weights, scale), scale * found[1]
+    if output_of(forest) is Output.SEPARATE and problem.strict.all():
+        # a constant for all classes changes no class, but moves one-vs-rest probabilities
+        intercept = intercept + level(_margins(problem, value, intercept, fit), fit)
     left_over = _fold_intercept(problem, value, intercept + cut, kept)
     grid = _choose_grid(problem, value, left_over)
     if grid < 0:  # certificates have no grid below 0; a free scale can be smaller
-        smaller = scale * 2.0**grid
-        return to_grid(problem, columns, weights, reference, scale=smaller) if is_free else None
-    if not problem.strict.all():
-        # leaves are multiples of 2**-scale here: weights in multiples of this stay on the grid
-        finest = 2.0 ** (problem.scale - grid)
-        tree_weight, intercept = _keep_ratios(tree_weight, intercept, finest)
-        value = _weighted_leaves(problem, tree_weight)
-        left_over = _fold_intercept(problem, value, intercept + cut, kept)
+        return to_grid(problem, columns, weights, fit, scale=scale * 2.0**grid) if is_free else None
+    if is_by_leaf:
+        tree_weight = np.zeros(forest.n_trees)
+        tree_weight[kept] = 1.0
+    else:
+        tree_weight = columns.tree_weights(weights.weights) * scale
+        if not problem.strict.all():
+            # leaves are multiples of 2**-scale here: weights in multiples of this stay on the grid
+            tree_weight, intercept = _keep_ratios(tree_weight, intercept, 2.0 ** (problem.scale - grid))
+            value = _weighted_leaves(problem, tree_weight)
+            left_over = _fold_intercept(problem, value, intercept + cut, kept)
     # A weight so small that all its leaves round to the same constant is still a kept tree.
     value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
+    if is_by_leaf:
+        _put_in_order(problem, columns, value_int)
     return PrunedForest(forest, kept, value_int, grid, intercept_int, tree_weight)
 
 
@@ -72,9 +75,7 @@ def constants(problem: Problem, weights: Weights) -> tuple[float | None, FloatAr
     forest = problem.forest
     if not forest.free_intercept:
         return None if forest.intercept.any() else (None, np.zeros(forest.n_outputs))
-    if forest.n_outputs > 1:
-        return None, weights.free
-    if len(forest.decision.cuts) == 1:
+    if forest.n_outputs > 1 or len(forest.decision.cuts) == 1:
         return None, weights.free
     distance = weights.free[1] / (forest.decision.cuts[-1] - forest.decision.cuts[0])
     return (1.0 / distance, weights.free[:1]) if distance > 0 else None
@@ -134,31 +135,43 @@ def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> 
     return min(native_grid(forest, value, left_over, spare_bits=1), exact.integer_scale(row_sum))
 
 
-def _own_scale(problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference) -> float:
+def native_scale(problem: Problem, columns: Columns, weights: Weights, fit: FitRows) -> float | None:
+    """The scale that brings a solution closest to the original's probabilities; None if there is none."""
+    found = constants(problem, weights)
+    return None if found is None else _scale_of(problem, columns, weights, found, fit)
+
+
+def _scale_of(
+    problem: Problem, columns: Columns, weights: Weights, found: tuple[float | None, FloatArray], fit: FitRows
+) -> float:
+    own_scale, intercept = found
+    if own_scale is not None:
+        return own_scale
     if not problem.forest.free_intercept:
         # votes: native probabilities are a mean, so weights of mean 1 keep their sum at 1
+        tree_weight = columns.tree_weights(weights.weights)
         return float(np.count_nonzero(tree_weight) / tree_weight.sum())
-    margins = _weighted_margins(problem, tree_weight, intercept, reference)
-    return closest_scale(problem, margins, reference)
+    value = _node_values(problem, columns, weights, 1.0)
+    return closest_scale(problem, _margins(problem, value, intercept, fit), fit)
 
 
-def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -> float:
+def closest_scale(problem: Problem, margins: FloatArray, fit: FitRows) -> float:
     """The positive multiple whose probabilities are closest to the original's (Brier).
 
     ``margins`` are relative to the first cut.
     """
     forest = problem.forest
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    target = probabilities_of(forest, reference.margins)
-    spread_margins, spread_original = np.abs(margins).mean(), np.abs(reference.margins).mean()
+    target = probabilities_of(forest, fit.margins)
+    spread_margins, spread_original = np.abs(margins).mean(), np.abs(fit.margins).mean()
     start = np.log(max(spread_original, _TINY) / max(spread_margins, _TINY))
 
     def brier(log_scale: float) -> float:
         scaled = np.exp(log_scale) * margins + cut
         if output_of(forest) is Output.SEPARATE:
-            scaled = scaled + level(scaled, reference)
+            scaled = scaled + level(scaled, fit)
         moved = probabilities_of(forest, scaled) - target
-        return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
+        return float(np.average((moved**2).sum(axis=1), weights=fit.counts))
 
     found = minimize_scalar(
         brier, bounds=(start - _SCALES, start + _SCALES), method="bounded", options={"xatol": exact.SCALE_STEP}
@@ -167,58 +180,10 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
     return float(np.exp(found.x if found.fun < brier(start) else start))
 
 
-def _weighted_margins(
-    problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
-) -> FloatArray:
-    forest = problem.forest
-    value = forest.leaf_vectors()[problem.leaf_node] * tree_weight[problem.trees.leaf_tree][:, None]
-    if forest.value.shape[1] == 1 and forest.tree_bias.any():
-        bias = (forest.tree_bias * tree_weight)[problem.trees.leaf_tree]
-        value[np.arange(len(value)), forest.tree_output[problem.trees.leaf_tree]] -= bias
-    return np.asarray(leaf_sums(value, reference.leaves, problem.trees.leaf_offset) + intercept)
-
-
-def _common_level(problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference) -> float:
-    """A constant for all classes: it changes no class, but moves one-vs-rest probabilities."""
-    if output_of(problem.forest) is not Output.SEPARATE or not problem.strict.all():
-        return 0.0
-    return level(_weighted_margins(problem, tree_weight, intercept, reference), reference)
-
-
-def level(margins: FloatArray, reference: Reference) -> float:
+def level(margins: FloatArray, fit: FitRows) -> float:
     """How far margins lie below the original's on average."""
-    distance = (reference.margins - margins).mean(axis=1)
-    return float(np.average(distance, weights=reference.counts))
-
-
-def leaves_to_grid(
-    problem: Problem, columns: Columns, weights: Weights, reference: Reference, *, scale: float | None = None
-) -> PrunedForest | None:
-    """Round leaf values to the grid; None if there is no scale or no tree.
-
-    Every tree of a unit with a non-zero leaf is kept with weight 1: its leaves need not be a
-    multiple of the original's. ``scale`` multiplies all values.
-    """
-    forest = problem.forest
-    kept = np.flatnonzero(columns.units_of(weights.weights)[columns.tree_unit])
-    scale = scale or native_scale(problem, columns, weights, reference)
-    found = constants(problem, weights)
-    if len(kept) == 0 or scale is None or found is None:
-        return None
-    value = scale * _node_values(problem, columns, weights)
-    intercept = scale * found[1]
-    if output_of(forest) is Output.SEPARATE and problem.strict.all():
-        intercept = intercept + level(_margins(problem, value, intercept, reference), reference)
-    cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    left_over = _fold_intercept(problem, value, intercept + cut, kept)
-    grid = _choose_grid(problem, value, left_over)
-    if grid < 0:  # as in `to_grid`
-        return None
-    tree_weight = np.zeros(forest.n_trees)
-    tree_weight[kept] = 1.0
-    value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
-    _put_in_order(problem, columns, value_int)
-    return PrunedForest(forest, kept, value_int, grid, intercept_int, tree_weight)
+    distance = (fit.margins - margins).mean(axis=1)
+    return float(np.average(distance, weights=fit.counts))
 
 
 def _put_in_order(problem: Problem, columns: Columns, value_int: IntArray) -> None:
@@ -234,43 +199,20 @@ def _put_in_order(problem: Problem, columns: Columns, value_int: IntArray) -> No
     value_int[node, 0] = in_order(of_columns, columns.order)[column]
 
 
-def native_scale(problem: Problem, columns: Columns, weights: Weights, reference: Reference) -> float | None:
-    """The scale that brings a solution closest to the original's probabilities; None if there is none."""
-    found = constants(problem, weights)
-    if found is None:
-        return None
-    own_scale, intercept = found
-    if own_scale is not None:
-        return own_scale
-    value = _node_values(problem, columns, weights)
-    return closest_scale(problem, _margins(problem, value, intercept, reference), reference)
-
-
-def _node_values(problem: Problem, columns: Columns, weights: Weights) -> FloatArray:
-    """Leaf values over the nodes, (n_nodes, 1)."""
-    assert columns.leaf_column is not None
+def _node_values(problem: Problem, columns: Columns, weights: Weights, scale: float) -> FloatArray:
+    """Leaf values of a scaled solution over the nodes, (n_nodes, n_values)."""
+    if columns.leaf_column is None:
+        return _weighted_leaves(problem, columns.tree_weights(weights.weights) * scale)
     value = np.zeros((problem.forest.n_nodes, 1))
     own = columns.leaf_column >= 0
-    value[problem.leaf_node[own], 0] = (weights.weights / columns.scale)[columns.leaf_column[own]]
+    value[problem.leaf_node[own], 0] = scale * (weights.weights / columns.scale)[columns.leaf_column[own]]
     return value
 
 
-def _margins(problem: Problem, value: FloatArray, intercept: FloatArray, reference: Reference) -> FloatArray:
+def _margins(problem: Problem, value: FloatArray, intercept: FloatArray, fit: FitRows) -> FloatArray:
     """Margins on the distinct rows of X_fit, relative to the first cut."""
     leaf_value = spread(problem.forest, value)[problem.leaf_node]
-    return np.asarray(leaf_value[reference.leaves].sum(axis=1) + intercept)
-
-
-_CHUNK = 2000  # rows
-
-
-@dataclass(frozen=True, eq=False)
-class Reference:
-    """Leaves, multiplicities and margins of distinct rows of X_fit, to which the scale is fitted."""
-
-    leaves: npt.NDArray[np.int32]
-    counts: IntArray
-    margins: FloatArray  # of the original, (n_rows, n_outputs)
+    return np.asarray(leaf_sums(leaf_value, fit.leaves, problem.trees.leaf_offset) + intercept)
 
 
 @dataclass(frozen=True)
@@ -282,27 +224,18 @@ class ProbabilityShift:
     brier: float
 
 
-def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:
-    """Margins of the original on distinct fit rows, as real numbers."""
-    value = problem.forest.leaf_vectors()[problem.leaf_node]
-    chunks = range(0, len(leaves), _CHUNK)  # tree by tree over few rows at a time: they stay in the cache
-    sums = [leaf_sums(value, leaves[start : start + _CHUNK], problem.trees.leaf_offset) for start in chunks]
-    margins = problem.forest.intercept + np.concatenate([np.zeros((0, value.shape[1])), *sums])
-    return Reference(leaves, counts, margins)
-
-
-def probability_shift(problem: Problem, pruned: PrunedForest, reference: Reference) -> ProbabilityShift:
+def probability_shift(problem: Problem, pruned: PrunedForest, fit: FitRows) -> ProbabilityShift:
     """Mean and largest change of a probability and the Brier distance, on X_fit."""
     leaf_value = problem.pruned_leaves_int(pruned) / 2.0**pruned.grid
-    margins = problem.pruned_margins_int(pruned, reference.leaves) / 2.0**pruned.grid
+    margins = problem.pruned_margins_int(pruned, fit.leaves) / 2.0**pruned.grid
     original = problem.forest.leaf_vectors()[problem.leaf_node]
     n_trees = problem.trees.n_trees
     divisors = _divisor(problem, original, n_trees), _divisor(problem, leaf_value, len(pruned.kept))
-    before = probabilities_of(problem.forest, reference.margins, divisors[0])
+    before = probabilities_of(problem.forest, fit.margins, divisors[0])
     after = probabilities_of(problem.forest, margins, divisors[1])
     shift = np.abs(after - before)
-    mean = np.average(shift.max(axis=1), weights=reference.counts)
-    brier = np.average((shift**2).sum(axis=1), weights=reference.counts)
+    mean = np.average(shift.max(axis=1), weights=fit.counts)
+    brier = np.average((shift**2).sum(axis=1), weights=fit.counts)
     return ProbabilityShift(float(mean), float(shift.max()), float(brier))
 
 

@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix, hstack, vstack
 
 from pine_boost.budget import Budget, StopReason
-from pine_boost.model.exact import RIDGE
+from pine_boost.model.exact import BROKEN_ROW, RIDGE, TIGHT_ROW
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import ask, finish, prove_lower_bound, run
-from pine_boost.search.constraints import Constraints, DistinctFitRows
-from pine_boost.search.grid_rounding import Reference, leaves_to_grid, native_scale, probability_shift
+from pine_boost.search.constraints import Constraints, FitRows
+from pine_boost.search.grid_rounding import native_scale, probability_shift, to_grid
 from pine_boost.search.lower_bound import prove_bound
-from pine_boost.search.lp import LinearProgram, RowPool, Solver, WeightProgram, Weights, add_order_rows
-from pine_boost.search.lp_columns import Columns, Support, leaf_columns
+from pine_boost.search.lp import LinearProgram, RowPool, Solver, WeightProgram, Weights
+from pine_boost.search.lp_columns import Columns, Support, leaf_columns, renamed
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import Incumbent, SearchResult
 from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchOptions, SearchState, build_state
@@ -40,7 +41,7 @@ def search_leaves_at_once(units: SearchState, budget: Budget) -> SearchResult:
     If fewer units are enough then, the larger model needs neither a second proof nor a lower bound,
     which would not hold for free leaf values.
     """
-    state = _leaf_state(units.problem, units.constraints.fit, units.best.support, units)
+    state = _leaf_state(units, units.best.support)
     n_before, is_late = units.best.smallest.n_kept, False
     if n_before > 1 and state.columns.n_columns <= MOST_LEAF_COLUMNS:
         state.best.take_over(units.best)
@@ -64,25 +65,36 @@ def search_leaves(
     options: SearchOptions,
     larger: SearchResult | None = None,
 ) -> SearchResult:
-    """Go on from a certified model: its trees keep their splits, their leaf values are free.
+    """Go on from a certified model: its trees keep their splits, their leaf values are free."""
+    return go_on(problem, fit_states, found, budget, options, larger, _run_stages)
+
+
+def go_on(
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    found: SearchResult,
+    budget: Budget,
+    options: SearchOptions,
+    larger: SearchResult | None,
+    run_stages: Callable[[SearchState, States | None], None],
+) -> SearchResult:
+    """A search over leaf values that starts from a certified model and from the points known.
 
     ``larger`` is the answer for a larger region, whose model holds here too. If no smaller model is
     proved, ``found`` is returned (or ``larger``).
     """
-    is_larger_better = larger is not None and found.n_kept > larger.n_kept
-    best = larger if larger is not None and is_larger_better else found
-    start = found.with_model_of(best) if is_larger_better else found
+    start = found if larger is None or found.n_kept <= larger.n_kept else found.with_model_of(larger)
     if found.is_last or start.n_kept <= 1:
         return start
     if budget.is_over:
         return start.with_ends(StopReason.TIME)
     budget = budget.after(found.seconds)
     units = build_state(problem, fit_states, budget, options)
-    state = _leaf_state(problem, units.constraints.fit, units.columns.kept_units(start.pruned), units)
+    state = _leaf_state(units, units.columns.kept_units(start.pruned))
     if state.columns.n_columns > MOST_LEAF_COLUMNS:
         return start
     state.best.adopt(start.best, found.undecided)
-    _run_stages(state, best.points)
+    run_stages(state, start.points)
     return start.followed_by(replace(finish(state, budget), seconds=budget.clock))
 
 
@@ -99,15 +111,19 @@ def _run_stages(state: SearchState, points: States | None) -> None:
         run(state, polish(state, lambda: _write_near(state)))
 
 
-def _leaf_state(problem: Problem, fit: DistinctFitRows, support: Support, units: SearchState) -> SearchState:
-    """A search without rows over all leaves if they are few enough, else over those of a support.
+def _leaf_state(units: SearchState, support: Support) -> SearchState:
+    """A search without rows over all leaves if they are counted or few enough, else over those of a support.
 
     Walks are not repeated: their points are among those of the search over units.
     """
-    if problem.trees.n_leaves <= MOST_LEAF_COLUMNS:
+    problem = units.problem
+    counts_leaves = units.options.unit == "leaf"
+    if counts_leaves or problem.trees.n_leaves <= MOST_LEAF_COLUMNS:
         support = np.ones_like(support)
     columns = leaf_columns(units.columns, problem, support, units.options.monotone)
-    constraints = Constraints(problem, columns, fit.with_columns(problem, columns.n_columns))
+    if counts_leaves:
+        columns = replace(columns, name="leaf")
+    constraints = Constraints(problem, columns, units.constraints.fit)
     return replace(
         units,
         columns=columns,
@@ -120,15 +136,20 @@ def _leaf_state(problem: Problem, fit: DistinctFitRows, support: Support, units:
     )
 
 
+def add_known(state: SearchState, points: States | None) -> None:
+    """Add rows of X_fit and the points of an earlier search."""
+    state.constraints.add_nearest_fit_rows(state.budget)
+    if points is not None:
+        state.constraints.add(points[state.problem.region.contains(points)], state.budget)
+
+
 def _dropping(state: SearchState, points: States | None) -> Iterator[Proposal]:
     """Backward elimination with a proof at each step: the most dispensable unit goes first.
 
     Starts from the points of an earlier search. A unit that is needed now stays needed: rows grow
     and sets shrink.
     """
-    state.constraints.add(state.constraints.fit.nearest(), state.budget)
-    if points is not None:
-        state.constraints.add(points[state.problem.region.contains(points)], state.budget)
+    add_known(state, points)
     support = state.best.support
     needed = np.zeros_like(support)
     while np.count_nonzero(support) > 1:
@@ -197,23 +218,19 @@ def _bounding(state: SearchState) -> Iterator[Proposal]:
 
 def _write_near(state: SearchState) -> PrunedForest | None:
     """A model close to the original on the units of the best one."""
-    support = state.best.support
+    support, constraints = state.best.support, state.constraints
     weights = state.pruner.solve(support, records=False)
     if weights is None:
         return None
     return nearest_leaves(
-        state.problem,
-        state.columns,
-        state.constraints.program,
-        support,
-        weights,
-        state.constraints.fit.reference,
-        state.budget,
+        state.problem, state.columns, constraints.program, support, weights, constraints.fit, state.budget
     )
 
 
 _ROOM = 0.25  # of the widest margin that these trees can keep on all rows
 _MOST_ROWS = 5000  # fit rows that the original's margins are fitted on
+_ROWS_PER_PASS = 100
+_MOST_PASSES = 60
 
 
 def nearest_leaves(
@@ -222,63 +239,96 @@ def nearest_leaves(
     program: WeightProgram,
     support: Support,
     weights: Weights,
-    reference: Reference,
+    fit: FitRows,
     budget: Budget,
 ) -> PrunedForest | None:
     """The model closest to the original on a support, or None.
 
     ``weights`` solve the ``program`` of these ``columns``. Rounding to the grid may break a row.
     """
-    scale = native_scale(problem, columns, weights, reference)
+    scale = native_scale(problem, columns, weights, fit)
     if scale is None:
         return None
     kept = np.flatnonzero(support[columns.column_unit])
-    target, counts = _best_fit(problem, columns, kept, reference)
-    room = _ROOM * scale * weights.value
-    nearest = _project(problem, program, kept, room, (target, counts), budget)
-    if nearest is None:
-        return None
-    return leaves_to_grid(problem, columns, nearest, reference, scale=1.0)
-
-
-def _project(
-    problem: Problem,
-    program: WeightProgram,
-    kept: IntArray,
-    room: float,
-    wanted: tuple[FloatArray, FloatArray],
-    budget: Budget,
-) -> Weights | None:
-    """The values closest to those ``wanted``, weighted by their rows, that keep every row."""
-    target, counts = wanted
-    n_kept, n_free = len(kept), program.n_free
-    n_values = n_kept + n_free  # and as many distances as kept values after them
-    pool = RowPool(
-        np.hstack([program.rows[:, kept], program.free_rows]), np.asarray(room * program.strict, dtype=np.float64)
-    )
-    lower = np.concatenate([np.full(n_values, -np.inf), np.zeros(n_kept)])
-    upper = np.full(n_values + n_kept, np.inf)
+    place = np.full(columns.n_columns, -1, dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    target, counts = _best_fit(problem, columns, kept, fit)
+    free = np.zeros(program.n_free)
     cuts = problem.forest.decision.cuts
     if len(cuts) > 1:
-        lower[n_kept + 1] = upper[n_kept + 1] = cuts[-1] - cuts[0]
-    cost = np.concatenate([np.zeros(n_values), counts])
-    projection = LinearProgram(cost, lower, upper, pool, solver=Solver.HIGHS)
-    for sign in (-1.0, 1.0):
-        for column in range(n_kept):
-            projection.add_row([column, n_values + column], [sign, 1.0], sign * target[column])
-    add_order_rows(projection, program.order, kept)
-    projection.join(np.arange(len(pool)))
-    result = projection.solve(budget)
-    if result is None:
+        free[1] = cuts[-1] - cuts[0]
+    rows = (csr_matrix(program.rows[:, kept]), program.free_rows, _ROOM * scale * weights.value * program.strict)
+    wanted = Weights(target, free, 1.0)
+    found = closest_values(problem, rows, renamed(program.order, place), wanted, counts, budget)
+    if found is None:
         return None
-    values = np.zeros(program.n_columns)
-    values[kept] = result.x[:n_kept]
-    return Weights(values, np.asarray(result.x[n_kept : n_kept + n_free]), room)
+    values = np.zeros(columns.n_columns)
+    values[kept] = found[0].weights
+    return to_grid(problem, columns, replace(found[0], weights=values), fit, scale=1.0)
 
 
-def _best_fit(
-    problem: Problem, columns: Columns, kept: IntArray, reference: Reference
-) -> tuple[FloatArray, FloatArray]:
+def closest_values(
+    problem: Problem,
+    rows: tuple[csr_matrix, FloatArray, FloatArray],
+    order: IntArray,
+    wanted: Weights,
+    counts: FloatArray,
+    budget: Budget,
+    active: IntArray | None = None,
+) -> tuple[Weights, IntArray] | None:
+    """The values closest to those ``wanted`` that keep every row, and the rows that are tight then.
+
+    Constants are free; the distance of several cuts stays.
+
+    Parameters
+    ----------
+    rows : entries (n_rows, n_values), entries of the constants, and least sides
+    order : int64 (n_pairs, 2)
+        Pairs of values: the first may not exceed the second.
+    wanted : Weights
+    counts : float64 (n_values,)
+        What a unit of distance costs.
+    active : int64 array, optional
+        Rows to begin with.
+    """
+    entries, free_rows, at_least = rows
+    n_values, n_free, n_pairs = len(counts), len(wanted.free), len(order)
+    pairs = np.arange(n_pairs)
+    signs = (np.repeat([1.0, -1.0], n_pairs), (np.tile(pairs, 2), np.concatenate([order[:, 1], order[:, 0]])))
+    whole = vstack([entries, csr_matrix(signs, shape=(n_pairs, n_values))], format="csr")
+    constants = vstack([csr_matrix(free_rows), csr_matrix((n_pairs, n_free))])
+    lacking = np.concatenate([at_least - free_rows @ wanted.free, np.zeros(n_pairs)]) - whole @ wanted.weights
+    # changes upwards, as many downwards, then of the constants
+    lower = np.concatenate([np.zeros(2 * n_values), np.full(n_free, -np.inf)])
+    upper = np.full(len(lower), np.inf)
+    if problem.forest.n_outputs == 1:
+        lower[2 * n_values + 1 :] = upper[2 * n_values + 1 :] = 0.0
+    pool = RowPool(hstack([whole, -whole, constants], format="csr"), lacking)
+    program = LinearProgram(
+        np.concatenate([counts, counts, np.zeros(n_free)]),
+        lower,
+        upper,
+        pool,
+        solver=Solver.HIGHS,
+        rows_per_pass=_ROWS_PER_PASS,
+        most_passes=_MOST_PASSES,
+        noise=BROKEN_ROW,
+    )
+    known = np.zeros(0, dtype=np.int64) if active is None else active
+    broken = np.setdiff1d(np.flatnonzero(lacking > BROKEN_ROW), known)
+    program.join(np.union1d(known, broken[np.argsort(-lacking[broken], kind="stable")[:_ROWS_PER_PASS]]))
+    if not program.active:  # nothing has to change
+        return wanted, known
+    solution = program.solve(budget)
+    if solution is None:
+        return None
+    up, down, constant = np.split(solution.x, [n_values, 2 * n_values])
+    joined = np.array(program.active, dtype=np.int64)
+    tight = joined[(pool.slack(solution.x)[joined] < TIGHT_ROW) & (joined < len(at_least))]
+    return Weights(wanted.weights + up - down, wanted.free + constant, 1.0), tight
+
+
+def _best_fit(problem: Problem, columns: Columns, kept: IntArray, fit: FitRows) -> tuple[FloatArray, FloatArray]:
     """Values of the kept columns that fit the original's margins on X_fit, and their row counts.
 
     Least squares for each output separately, with margins relative to the first cut.
@@ -290,10 +340,10 @@ def _best_fit(
     tree_of[columns.leaf_column[own]] = problem.trees.leaf_tree[own]
     tree = tree_of[kept]
     output = forest.tree_output[tree]
-    leaves = reference.leaves[:_MOST_ROWS]
-    counts = reference.counts[:_MOST_ROWS].astype(np.float64)
+    leaves = fit.leaves[:_MOST_ROWS]
+    counts = fit.counts[:_MOST_ROWS].astype(np.float64)
     reached = (columns.leaf_column[leaves[:, tree]] == kept).astype(np.float64)
-    margins = reference.margins[:_MOST_ROWS] - (forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0)
+    margins = fit.margins[:_MOST_ROWS] - (forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0)
     target = np.zeros(len(kept))
     for number in range(forest.n_outputs):
         mine = np.flatnonzero(output == number)
@@ -313,8 +363,8 @@ def polish(state: SearchState, write: Callable[[], PrunedForest | None]) -> Iter
     """
     smallest = state.best.smallest.pruned
     assert smallest is not None
-    reference = state.constraints.fit.reference
-    known = probability_shift(state.problem, smallest, reference)
+    fit = state.constraints.fit
+    known = probability_shift(state.problem, smallest, fit)
     for _ in range(_MOST_ASKED):
         state.budget.check()
         if state.is_late():
@@ -322,7 +372,7 @@ def polish(state: SearchState, write: Callable[[], PrunedForest | None]) -> Iter
         pruned = write()
         if pruned is None or state.constraints.loses(pruned):
             return
-        if probability_shift(state.problem, pruned, reference).brier >= known.brier:
+        if probability_shift(state.problem, pruned, fit).brier >= known.brier:
             return
         if state.columns.size_of(pruned) > state.best.smallest.n_kept:
             return

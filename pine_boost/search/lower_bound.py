@@ -19,7 +19,7 @@ from scipy.linalg import qr
 from pine_boost.budget import SECONDS, Budget, OutOfEffort, OutOfTime
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.proof.bound import Bound, Cut, ExactRows, Units, exact_rows, fewest_units, hitting_set
+from pine_boost.proof.bound import Bound, Cut, ExactRows, Units, exact_rows, fewest_units, hitting_set, minimal_cuts
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.lp import LinearProgram, RowPool, Solver, UnsolvedProgramError
 from pine_boost.search.lp_columns import Support
@@ -27,6 +27,7 @@ from pine_boost.search.pruner import Pruner
 
 _PER_ROUND = 6  # cuts that are proved before the next hitting set
 _MOST_ATTEMPTS = 5  # at excluding one set
+_Row = tuple[bytes, int]  # states and question
 
 
 def prove_bound(
@@ -92,62 +93,48 @@ def _fewest(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
 
 
 class _Proved:
-    """Exact cuts, and the points and questions of their rows, each once."""
+    """Exact cuts; their rows are points and questions, which a bound numbers in the end."""
 
     def __init__(self, constraints: Constraints, known: Bound | None) -> None:
         self.constraints = constraints
-        self.cuts: list[Cut] = []
         self.tried: set[Units] = set()
-        self._position: dict[tuple[bytes, int], int] = {}
-        self._states: list[np.ndarray] = []
-        self._questions: list[int] = []
+        self._cuts: list[tuple[Units, list[_Row], tuple[int, ...]]] = []
         for cut in known.cuts if known is not None else ():
             assert known is not None
-            own = [self._row(known.states[k], int(known.questions[k])) for k in cut.rows]
-            self.cuts.append(Cut(cut.units, tuple(own), cut.multipliers))
+            rows = [(known.states[row].tobytes(), int(known.questions[row])) for row in cut.rows]
+            self._cuts.append((cut.units, rows, cut.multipliers))
 
     @property
     def units(self) -> list[Units]:
-        return [cut.units for cut in self.cuts]
+        return [units for units, *_ in self._cuts]
 
     def prove(self, cut: Units, speaking: IntArray, budget: Budget) -> None:
         """Try to prove a believed cut from the rows that support it."""
         self.tried.add(cut)
-        support = np.ones(self.constraints.columns.n_units, dtype=bool)
+        constraints = self.constraints
+        support = np.ones(constraints.columns.n_units, dtype=bool)
         support[sorted(cut)] = False
-        found = exclude(self.constraints, support, speaking, budget)
-        if found is not None and len(found.units) < self.constraints.columns.n_units:
-            self._add(found)
-
-    def _add(self, found: ExactCut) -> None:
-        points, questions = self.constraints.point_of[found.rows], self.constraints.question_of[found.rows]
-        own = [
-            self._row(self.constraints.states[point], int(question))
-            for point, question in zip(points, questions, strict=True)
-        ]
-        self.cuts.append(Cut(found.units, tuple(own), found.multipliers))
-
-    def _row(self, states: np.ndarray, question: int) -> int:
-        key = (states.tobytes(), question)
-        if key not in self._position:
-            self._position[key] = len(self._states)
-            self._states.append(states)
-            self._questions.append(question)
-        return self._position[key]
+        found = exclude(constraints, support, speaking, budget)
+        if found is not None and len(found.units) < constraints.columns.n_units:
+            points, questions = constraints.point_of[found.rows], constraints.question_of[found.rows].tolist()
+            rows = [
+                (constraints.states[point].tobytes(), asked) for point, asked in zip(points, questions, strict=True)
+            ]
+            self._cuts.append((found.units, rows, found.multipliers))
 
     def bound(self, units: int) -> Bound:
         """The bound with the cuts that it needs: none that contains another."""
-        needed: dict[Units, Cut] = {}
-        for cut in sorted(self.cuts, key=lambda c: (len(c.units), sorted(c.units))):
-            if not any(other <= cut.units for other in needed):
-                needed[cut.units] = cut
-        used = sorted({row for cut in needed.values() for row in cut.rows})
-        position = {row: k for k, row in enumerate(used)}
-        cuts = tuple(
-            Cut(cut.units, tuple(position[row] for row in cut.rows), cut.multipliers) for cut in needed.values()
-        )
-        states = np.stack([self._states[row] for row in used])
-        return Bound(units, states, np.array([self._questions[row] for row in used]), cuts)
+        proved = {
+            cut: (rows, multipliers) for cut, rows, multipliers in reversed(self._cuts)
+        }  # the first proof of each
+        needed = {cut: proved[cut] for cut in minimal_cuts(list(proved))}
+        position: dict[_Row, int] = {}
+        cuts = [
+            Cut(cut, tuple(position.setdefault(row, len(position)) for row in rows), multipliers)
+            for cut, (rows, multipliers) in needed.items()
+        ]
+        states = np.stack([np.frombuffer(states, dtype=np.int32) for states, _ in position])
+        return Bound(units, states, np.array([question for _, question in position]), tuple(cuts))
 
 
 # Integer Farkas multipliers: rows added up so that they exclude a set of units. A linear program proposes multipliers

@@ -461,7 +461,7 @@ class WeightProgram:
             return self.solve_whole(support, budget)
         if solution.value < SMALLEST_VALUE:
             return self._exclude(support, solution.dual, np.array(self.lp.active, dtype=np.int64))
-        return Weights(*self._split(solution.x), solution.value)
+        return self._with_a_column(Weights(*self._split(solution.x), solution.value), support)
 
     def solve_whole(self, support: Support, budget: Budget) -> Weights | Exclusion:
         """The same by HiGHS with all rows at once, for what GLOP does not solve; GLOP starts afresh."""
@@ -505,7 +505,15 @@ class WeightProgram:
         kept = np.flatnonzero(support[self.column_unit])
         weights = np.zeros(self.n_columns)
         weights[kept] = np.maximum(solution.x[: len(kept)], self._lowest)
-        return Weights(weights, solution.x[len(kept) : -1], solution.value)
+        return self._with_a_column(Weights(weights, solution.x[len(kept) : -1], solution.value), support)
+
+    def _with_a_column(self, found: Weights, support: Support) -> Weights:
+        """The same if it has a column; no native library predicts without a tree, even if constants are enough."""
+        if found.weights.any() or not support.any():
+            return found
+        light = np.zeros(self.n_columns)
+        light[np.argmax(support[self.column_unit])] = found.value / 8  # entries of a row are at most 2
+        return Weights(light, found.free, found.value)
 
     def _exclude(self, support: Support, dual: FloatArray, active: IntArray) -> Exclusion:
         # the duals of ">=" rows of a maximisation are non-positive

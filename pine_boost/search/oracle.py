@@ -59,7 +59,7 @@ class Oracle:
     def quick_counterexamples(self, pruned: PrunedForest, constraints: Constraints, budget: Budget) -> States:
         """Counterexamples found without a solver."""
         self.n_asked += 1
-        lost = constraints.fit.lost_by(self.problem, pruned, budget)
+        lost = constraints.lost_fit_rows(pruned, budget)
         return lost if len(lost) else self.climb(pruned, constraints, budget)
 
     def prove(self, pruned: PrunedForest, budget: Budget) -> Verdict:

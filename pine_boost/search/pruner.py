@@ -7,7 +7,7 @@ hold for the whole run, since rows only ever grow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Pruner:
             return None
         result = self._solve(support)
         if isinstance(result, Weights):
-            return result if result.weights.any() else self._with_one_column(result, support)
+            return result
         if records:
             self._record(result)
         return None
@@ -66,7 +66,7 @@ class Pruner:
             return self._last[2]
         result = program.solve(support, self.budget)
         self._last = key, len(program.rows), result
-        if isinstance(result, Weights) and result.weights.any():
+        if isinstance(result, Weights):
             self._known.add_winner(self.support_of(result), result)
         return result
 
@@ -78,13 +78,6 @@ class Pruner:
     def support_of(self, weights: Weights) -> Support:
         """The units that weights keep."""
         return self.constraints.columns.units_of(weights.weights)
-
-    def _with_one_column(self, weights: Weights, support: Support) -> Weights:
-        """Constants alone are enough: add one column with so small a weight that every row is still kept."""
-        light = np.zeros_like(weights.weights)
-        own = support[self.constraints.columns.column_unit]
-        light[np.argmax(own)] = weights.value / 8  # entries of a row are at most 2
-        return replace(weights, weights=light)
 
     def lightest(self) -> Weights | None:
         """The L1 answer: the sparse vertex of the linear program over all units."""

@@ -17,8 +17,7 @@ from pine_boost.proof.bound import Bound
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.two_proofs import second_proof
-from pine_boost.search.constraints import Constraints
-from pine_boost.search.grid_rounding import Reference
+from pine_boost.search.constraints import Constraints, FitRows
 from pine_boost.search.lp_columns import Columns, Support
 from pine_boost.search.pruner import Cuts
 
@@ -106,7 +105,7 @@ class SearchResult:
     seconds: float = 0.0
     history: tuple[Moment, ...] = ()
     bound: Bound | None = field(default=None, repr=False)
-    reference: Reference | None = field(default=None, repr=False)
+    fit: FitRows | None = field(default=None, repr=False)
     points: States | None = field(default=None, repr=False)
     reweight: str = "tree"
     remaining: Trimming | None = field(default=None, repr=False)
@@ -152,14 +151,19 @@ class SearchResult:
         """The same, with more reasons why a part ended."""
         return replace(self, ended=self.ended | set(reasons))
 
+    def without_model(self, n_units: int, reason: StopReason) -> SearchResult:
+        """The original with its units as the answer, for one more reason."""
+        return replace(self.with_ends(reason), pruned=None, proofs=(), n_kept=n_units, reweight="tree")
+
     def with_model_of(self, other: SearchResult) -> SearchResult:
-        """The model of a larger region instead of this one; bounds are not about its form."""
+        """The model and points of a larger region instead of these; bounds are not about its form."""
         return replace(
             self,
             pruned=other.pruned,
             proofs=other.proofs,
             n_kept=other.n_kept,
             reweight=other.reweight,
+            points=other.points,
             lower_bound=1,
             bound=None,
         )

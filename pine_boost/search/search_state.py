@@ -20,7 +20,7 @@ from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfTime, Step, 
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import Constraints, distinct_fit_rows
-from pine_boost.search.grid_rounding import leaves_to_grid, to_grid
+from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.local_search import boundary_walks, wander
 from pine_boost.search.lp import Weights
 from pine_boost.search.lp_columns import Columns, Support, build_columns
@@ -134,8 +134,7 @@ class SearchState:
 
     def on_grid(self, weights: Weights) -> PrunedForest | None:
         """Weights rounded to the grid, or None if that breaks a row."""
-        write = to_grid if self.columns.leaf_column is None else leaves_to_grid
-        pruned = write(self.problem, self.columns, weights, self.constraints.fit.reference)
+        pruned = to_grid(self.problem, self.columns, weights, self.constraints.fit)
         return None if pruned is None or self.constraints.loses(pruned) else pruned
 
     def learn(self, pruned: PrunedForest, verdict: Verdict) -> int:
@@ -239,7 +238,7 @@ def build_state(
     if start is None:
         columns = build_columns(problem, options.unit)
         try:
-            fit = distinct_fit_rows(problem, fit_states, 0, budget.check)
+            fit = distinct_fit_rows(problem, fit_states, budget.check)
         except OutOfTime:  # the search ends before its first step; what was found before must not be lost
             fit = distinct_fit_rows(problem, fit_states[:_ROWS_WITHOUT_TIME])
         constraints = Constraints(problem, columns, fit)

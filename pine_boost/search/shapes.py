@@ -20,7 +20,7 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Subtrees, forest_subtrees, trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import Problem
-from pine_boost.search.grid_rounding import leaves_to_grid
+from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.leaf_values import nearest_leaves
 from pine_boost.search.lp import (
     LinearProgram,
@@ -198,13 +198,7 @@ class CollapsedTrees:
         if fresh.start == 0:
             self.program.lp.join(active)
         found = self.program.solve(self.support, state.budget)
-        if not isinstance(found, Weights):
-            return None
-        if not found.weights.any():  # constants alone are enough, but no library predicts without a tree
-            light = np.zeros_like(found.weights)
-            light[0] = found.value / 8
-            return replace(found, weights=light)
-        return found
+        return found if isinstance(found, Weights) else None
 
 
 def build_shape(columns: Columns, splits: Splits, kept: Kept) -> CollapsedTrees:
@@ -253,8 +247,7 @@ class Collapser:
         return pruned
 
     def _on_grid(self, state: SearchState, shape: CollapsedTrees, weights: Weights) -> PrunedForest | None:
-        reference = state.constraints.fit.reference
-        pruned = leaves_to_grid(state.problem, shape.columns, weights, reference)
+        pruned = to_grid(state.problem, shape.columns, weights, state.constraints.fit)
         return self._collapsed(state, pruned, shape.kept)
 
     def write_near(self, state: SearchState, kept: Kept) -> PrunedForest | None:
@@ -264,13 +257,7 @@ class Collapser:
         if weights is None:
             return None
         pruned = nearest_leaves(
-            state.problem,
-            shape.columns,
-            shape.program,
-            shape.support,
-            weights,
-            state.constraints.fit.reference,
-            state.budget,
+            state.problem, shape.columns, shape.program, shape.support, weights, state.constraints.fit, state.budget
         )
         return self._collapsed(state, pruned, kept)
 

@@ -275,7 +275,7 @@ def unit_ranges(state: SearchState) -> Ranges:
     reached = np.ones(trees.n_leaves, dtype=bool)
     if trees.n_leaves * problem.space.n_features <= _LARGEST:
         reached = cheapest_leaves(problem.region, trees, problem.masks, problem.region.allowed)
-        reached[np.unique(state.constraints.fit.reference.leaves)] = True
+        reached[np.unique(state.constraints.fit.leaves)] = True
     starts = trees.leaf_offset[:-1]
 
     def largest(value: FloatArray) -> FloatArray:
@@ -310,7 +310,7 @@ def _without(state: SearchState, dropped: IntArray, middle: FloatArray) -> Prune
         free[0] -= cuts[0]
         free[1:] = cuts[-1] - cuts[0]
     solution = Weights(weights, free, 1.0)
-    pruned = to_grid(problem, columns, solution, state.constraints.fit.reference, scale=1.0)
+    pruned = to_grid(problem, columns, solution, state.constraints.fit, scale=1.0)
     if pruned is None or state.constraints.loses(pruned):
         return None
-    return None if len(state.constraints.fit.lost_by(problem, pruned, state.budget)) else pruned
+    return None if len(state.constraints.lost_fit_rows(pruned, state.budget)) else pruned

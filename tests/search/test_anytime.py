@@ -102,7 +102,7 @@ def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(SHARES, "long step", -1.0)
     for limit in (600.0, None):
         state = small.state(limit)
-        state.constraints.add(state.constraints.fit.nearest())
+        state.constraints.add_nearest_fit_rows()
         tried = sizes[limit] = [proposal.size for proposal in first_answers(state)]
         assert tried[-1] == small.n_units - 1
     hurried, patient = sizes[600.0], sizes[None]
@@ -288,7 +288,7 @@ def test_rows_of_many_questions_come_in_portions(monkeypatch: pytest.MonkeyPatch
         np.unique((own.program.rows / own.program.magnified[:, None]).round(9), axis=0) for own in (whole, portions)
     )
     assert np.array_equal(once, apart)
-    assert portions.fit.most_at_once == 200
+    assert portions.most_at_once == 200
     assert small.search().n_kept == result.n_kept
 
 
@@ -403,10 +403,10 @@ def test_a_search_over_leaves_that_cannot_be_prepared_in_time_keeps_what_was_fou
     assert found.pruned is not None
     rows = search_state.distinct_fit_rows
 
-    def late(problem: Any, states: Any, n_columns: int = 0, check: Any = None) -> Any:
+    def late(problem: Any, states: Any, check: Any = None) -> Any:
         if check is not None:
             raise OutOfTime
-        return rows(problem, states, n_columns)
+        return rows(problem, states)
 
     monkeypatch.setattr(search_state, "distinct_fit_rows", late)
     after = search_leaves(small.problem, small.fit_states, found, Budget.of(), SearchOptions(reweight="leaf"))

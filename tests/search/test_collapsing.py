@@ -15,7 +15,7 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search import collapsing
 from pine_boost.search.collapsing import search_collapsed
-from pine_boost.search.constraints import Constraints, distinct_fit_rows
+from pine_boost.search.constraints import Constraints
 from pine_boost.search.driver import search_stages
 from pine_boost.search.lp_columns import leaf_columns
 from pine_boost.search.search_result import SearchResult
@@ -102,8 +102,10 @@ def test_batches_find_fewer_leaves_where_no_shape_is_tried(monkeypatch: pytest.M
 
 def test_rows_of_many_columns_are_fewer_at_once() -> None:
     small = small_problem(0, MANNERS[0], n_outputs=3, n_trees=9, score=None)
-    few = distinct_fit_rows(small.problem, small.fit_states, 10**6)
-    assert few.most_at_once < distinct_fit_rows(small.problem, small.fit_states).most_at_once
+    state = small.state()
+    many = replace(state.columns, column_unit=np.zeros(10**6, dtype=np.int64))
+    few = Constraints(small.problem, many, state.constraints.fit)
+    assert few.most_at_once < state.constraints.most_at_once
 
 
 def test_the_whole_search_counts_leaves_at_every_step() -> None:

@@ -85,14 +85,14 @@ def test_no_other_scale_is_closer(name: str) -> None:
     pruned, region = result.search.pruned, result.region
     assert pruned is not None
     problem = build_problem(result.original.forest, region.space, region.tables)
-    reference = result.search.reference
-    assert reference is not None
-    written = probability_shift(problem, pruned, reference).brier
+    fit = result.search.fit
+    assert fit is not None
+    written = probability_shift(problem, pruned, fit).brier
     for factor in (0.6, 0.8, 0.95, 1.05, 1.25, 1.7):
         value_int = np.rint(pruned.value_int * factor).astype(np.int64)
         intercept_int = np.rint(pruned.intercept_int * factor).astype(np.int64)
         scaled = replace(pruned, value_int=value_int, intercept_int=intercept_int)
-        assert probability_shift(problem, scaled, reference).brier >= written, factor
+        assert probability_shift(problem, scaled, fit).brier >= written, factor
 
 
 @pytest.mark.parametrize(
