@@ -39,7 +39,7 @@ from pine_boost.options import counted
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import LIBRARIES, TESTED_VERSIONS, traits_of
 from pine_boost.proof.cpsat import solver as cpsat
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer
 from pine_boost.scoring.native_sum import leaf_nodes
 from pine_boost.search.lp import LinearProgram, RowPool, Solver
 from pine_boost.tables.matrix import to_matrix

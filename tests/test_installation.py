@@ -15,7 +15,7 @@ from pine_boost.kernels import library
 from pine_boost.model import reference
 from pine_boost.model.rules import Comparison
 from pine_boost.proof.cpsat import solver
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer
 from tests.support.command_line import run
 
 pytest.importorskip("xgboost")

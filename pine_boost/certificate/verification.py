@@ -36,8 +36,7 @@ from pine_boost.proof.boxes.branch_and_bound import prove_in_boxes
 from pine_boost.proof.cpsat.prover import Prover, find_undecided
 from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.enumeration import prove_listed, prove_walked
-from pine_boost.proof.problem import Enclosure, Problem, build_problem, enclosures
-from pine_boost.proof.question import Answer, Proof
+from pine_boost.proof.problem import Answer, Enclosure, Problem, Proof, build_problem, enclosures
 from pine_boost.proof.standalone_margin import count_sure, prove_serving
 from pine_boost.region.conformal import calibrate, indifference_delta
 from pine_boost.region.margins import ServingMargin, float_margins

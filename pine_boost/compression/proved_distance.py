@@ -21,7 +21,7 @@ from pine_boost.errors import CertificateMismatch
 from pine_boost.model import exact
 from pine_boost.model.forest import Forest, IntArray
 from pine_boost.model.rules import SplitKind
-from pine_boost.proof.question import questions_of
+from pine_boost.proof.problem import questions_of
 
 _DIGITS = 6  # significant ones that are kept, rounded up
 _WEIGHT_UNIT = 8  # weights are multiples of 1 / _WEIGHT_UNIT

@@ -26,8 +26,7 @@ from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
 from pine_boost.proof.cpsat.solver import SolverSetting, answer_of, configured, solve
-from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer, Problem
 
 Units = frozenset[int]
 _COUNTING_STEPS = 100  # of a proof by counting, before the solver is called: about as long as a call takes

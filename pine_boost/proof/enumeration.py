@@ -19,8 +19,7 @@ from pine_boost.model import exact
 from pine_boost.model.forest import Int32Array, IntArray, PrunedForest, spread
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.states import States
-from pine_boost.proof.problem import Problem, leaf_sums
-from pine_boost.proof.question import Answer, Proof
+from pine_boost.proof.problem import Answer, Problem, Proof, leaf_sums
 from pine_boost.region.membership import compile_membership
 from pine_boost.region.score_tables import RegionTables
 

@@ -22,8 +22,7 @@ from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.enumeration import prove_listed
-from pine_boost.proof.problem import Problem, required_int, restated
-from pine_boost.proof.question import Answer, Proof
+from pine_boost.proof.problem import Answer, Problem, Proof, required_int, restated
 from pine_boost.proof.two_proofs import first_proof, second_proof
 from pine_boost.region.margins import ServingMargin
 from pine_boost.region.region import Region

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
-from pine_boost.proof.boxes.shared_tables import SharedTables
+from pine_boost.proof.boxes.tables import SharedTables
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND, SECOND_LP, SolverSetting
 from pine_boost.proof.enumeration import prove_listed, prove_walked
-from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Answer, Proof
+from pine_boost.proof.problem import Answer, Problem, Proof
 
 _LARGEST_TABLE = 10**8  # leaves times states, in bytes: larger tables of boxes take seconds to build
 _MORE_BOXES = 20  # times as many boxes in regions where CP-SAT needs seconds

@@ -17,8 +17,7 @@ from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import BoolArray, FloatArray, IntArray, PrunedForest
 from pine_boost.model.states import States
-from pine_boost.proof.problem import Problem, leaf_sums
-from pine_boost.proof.question import Question
+from pine_boost.proof.problem import Problem, Question, leaf_sums
 from pine_boost.search.lp import build_program
 from pine_boost.search.lp_columns import Columns
 
@@ -30,7 +29,7 @@ _KEY_BITS = 62  # of an integer that identifies a row
 
 
 @dataclass(frozen=True, eq=False)
-class FitRows:
+class DistinctFitRows:
     """The distinct state rows of X_fit with their leaves, their multiplicities and the original's margins."""
 
     states: States
@@ -39,7 +38,9 @@ class FitRows:
     margins: FloatArray  # (n_rows, n_outputs)
 
 
-def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any], check: Callable[[], None] | None = None) -> FitRows:
+def distinct_fit_rows(
+    problem: Problem, states: npt.NDArray[Any], check: Callable[[], None] | None = None
+) -> DistinctFitRows:
     """Distinct state rows and the original's margins; only features with several states are compared."""
     first, counts = _distinct(problem, states)
     distinct = states[first].astype(np.int32)
@@ -48,7 +49,7 @@ def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any], check: Callabl
     chunks = range(0, len(leaves), _CHUNK)  # tree by tree over few rows at a time: they stay in the cache
     sums = [leaf_sums(value, leaves[start : start + _CHUNK], problem.trees.leaf_offset) for start in chunks]
     margins = problem.forest.intercept + np.concatenate([np.zeros((0, value.shape[1])), *sums])
-    return FitRows(distinct, leaves, counts, margins)
+    return DistinctFitRows(distinct, leaves, counts, margins)
 
 
 def distinct_rows(problem: Problem, states: States) -> States:
@@ -81,7 +82,7 @@ class Constraints:
 
     Attributes
     ----------
-    fit : FitRows
+    fit : DistinctFitRows
     most_at_once : int
         Fit rows that become constraints at once; the more columns, the fewer.
     states : int32 (n_points, n_features)
@@ -96,7 +97,7 @@ class Constraints:
         Point and question of each row of the program.
     """
 
-    def __init__(self, problem: Problem, columns: Columns, fit: FitRows) -> None:
+    def __init__(self, problem: Problem, columns: Columns, fit: DistinctFitRows) -> None:
         self.problem, self.columns, self.fit = problem, columns, fit
         n_sides = max(1, problem.forest.n_outputs - 1)
         widest = max(len(problem.questions), n_sides * max(problem.trees.n_trees, columns.n_columns))

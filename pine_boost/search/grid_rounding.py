@@ -17,7 +17,7 @@ from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.links import Output, output_of, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
-from pine_boost.search.constraints import FitRows
+from pine_boost.search.constraints import DistinctFitRows
 from pine_boost.search.lp import Weights
 from pine_boost.search.lp_columns import Columns, in_order
 
@@ -27,7 +27,7 @@ _SCALES = 4.0  # natural logarithms around the scale that keeps the spread of ma
 
 
 def to_grid(
-    problem: Problem, columns: Columns, weights: Weights, fit: FitRows, *, scale: float | None = None
+    problem: Problem, columns: Columns, weights: Weights, fit: DistinctFitRows, *, scale: float | None = None
 ) -> PrunedForest | None:
     """Round a solution to the grid; None if there is no tree or the solution cannot be written exactly.
 
@@ -135,14 +135,14 @@ def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> 
     return min(native_grid(forest, value, left_over, spare_bits=1), exact.integer_scale(row_sum))
 
 
-def native_scale(problem: Problem, columns: Columns, weights: Weights, fit: FitRows) -> float | None:
+def native_scale(problem: Problem, columns: Columns, weights: Weights, fit: DistinctFitRows) -> float | None:
     """The scale that brings a solution closest to the original's probabilities; None if there is none."""
     found = constants(problem, weights)
     return None if found is None else _scale_of(problem, columns, weights, found, fit)
 
 
 def _scale_of(
-    problem: Problem, columns: Columns, weights: Weights, found: tuple[float | None, FloatArray], fit: FitRows
+    problem: Problem, columns: Columns, weights: Weights, found: tuple[float | None, FloatArray], fit: DistinctFitRows
 ) -> float:
     own_scale, intercept = found
     if own_scale is not None:
@@ -155,7 +155,7 @@ def _scale_of(
     return closest_scale(problem, _margins(problem, value, intercept, fit), fit)
 
 
-def closest_scale(problem: Problem, margins: FloatArray, fit: FitRows) -> float:
+def closest_scale(problem: Problem, margins: FloatArray, fit: DistinctFitRows) -> float:
     """The positive multiple whose probabilities are closest to the original's (Brier).
 
     ``margins`` are relative to the first cut.
@@ -180,7 +180,7 @@ def closest_scale(problem: Problem, margins: FloatArray, fit: FitRows) -> float:
     return float(np.exp(found.x if found.fun < brier(start) else start))
 
 
-def level(margins: FloatArray, fit: FitRows) -> float:
+def level(margins: FloatArray, fit: DistinctFitRows) -> float:
     """How far margins lie below the original's on average."""
     distance = (fit.margins - margins).mean(axis=1)
     return float(np.average(distance, weights=fit.counts))
@@ -209,7 +209,7 @@ def _node_values(problem: Problem, columns: Columns, weights: Weights, scale: fl
     return value
 
 
-def _margins(problem: Problem, value: FloatArray, intercept: FloatArray, fit: FitRows) -> FloatArray:
+def _margins(problem: Problem, value: FloatArray, intercept: FloatArray, fit: DistinctFitRows) -> FloatArray:
     """Margins on the distinct rows of X_fit, relative to the first cut."""
     leaf_value = spread(problem.forest, value)[problem.leaf_node]
     return np.asarray(leaf_sums(leaf_value, fit.leaves, problem.trees.leaf_offset) + intercept)
@@ -224,7 +224,7 @@ class ProbabilityShift:
     brier: float
 
 
-def probability_shift(problem: Problem, pruned: PrunedForest, fit: FitRows) -> ProbabilityShift:
+def probability_shift(problem: Problem, pruned: PrunedForest, fit: DistinctFitRows) -> ProbabilityShift:
     """Mean and largest change of a probability and the Brier distance, on X_fit."""
     leaf_value = problem.pruned_leaves_int(pruned) / 2.0**pruned.grid
     margins = problem.pruned_margins_int(pruned, fit.leaves) / 2.0**pruned.grid

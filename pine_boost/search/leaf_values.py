@@ -20,7 +20,7 @@ from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import ask, finish, prove_lower_bound, run
-from pine_boost.search.constraints import Constraints, FitRows
+from pine_boost.search.constraints import Constraints, DistinctFitRows
 from pine_boost.search.grid_rounding import native_scale, probability_shift, to_grid
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import LinearProgram, RowPool, Solver, WeightProgram, Weights
@@ -239,7 +239,7 @@ def nearest_leaves(
     program: WeightProgram,
     support: Support,
     weights: Weights,
-    fit: FitRows,
+    fit: DistinctFitRows,
     budget: Budget,
 ) -> PrunedForest | None:
     """The model closest to the original on a support, or None.
@@ -328,7 +328,9 @@ def closest_values(
     return Weights(wanted.weights + up - down, wanted.free + constant, 1.0), tight
 
 
-def _best_fit(problem: Problem, columns: Columns, kept: IntArray, fit: FitRows) -> tuple[FloatArray, FloatArray]:
+def _best_fit(
+    problem: Problem, columns: Columns, kept: IntArray, fit: DistinctFitRows
+) -> tuple[FloatArray, FloatArray]:
     """Values of the kept columns that fit the original's margins on X_fit, and their row counts.
 
     Least squares for each output separately, with margins relative to the first cut.

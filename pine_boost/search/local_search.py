@@ -309,12 +309,34 @@ class Moves:
 
 @dataclass(frozen=True, eq=False)
 class LeafValues:
-    """Columns to be summed over leaves, prepared for many batches of rows."""
+    """Columns to be summed over the leaves of trees, prepared for many batches of rows."""
 
+    trees: MaskedTrees
     stacked: IntArray  # (n_leaves, n_columns)
     tables: list[IntArray] | None  # of `MaskedTrees.tables`
-    has_pruned: bool
-    has_cost: bool
+
+
+class _Sums:
+    """Sums over the leaves of a batch of rows after a change of one feature."""
+
+    def __init__(
+        self, values: LeafValues, states: npt.NDArray[Any], leaves: npt.NDArray[np.int32] | None = None
+    ) -> None:
+        self.values = values
+        self.others = values.trees.without(states)
+        # (n_rows, n_trees, n_columns)
+        self.current = values.stacked.take(values.trees.trees.leaves(states) if leaves is None else leaves, axis=0)
+        self.total = self.current.sum(axis=1)
+
+    def changed(self, feature: int) -> IntArray:
+        """The sums with every state of a feature, (n_rows, n_states, n_columns)."""
+        trees, tables = self.values.trees, self.values.tables
+        kept = self.total - np.einsum("rtc->rc", self.current.take(trees.users[feature], axis=1))
+        if tables is not None:
+            sums = trees.tabulated(tables[feature], self.others, feature)
+        else:
+            sums = _sum_leaves(self.values.stacked, trees.changed_leaves(self.others, feature))
+        return np.asarray(sums + kept[:, None])
 
 
 class SingleFeatureMoves:
@@ -324,19 +346,19 @@ class SingleFeatureMoves:
         self.problem = problem
         self.model_trees = mask_trees(problem.trees, problem.space, problem.masks)
         extra = problem.region.extra_trees
-        self.extra_trees = None if extra is None else mask_trees(extra.trees, problem.space)
+        self.extra_costs: LeafValues | None = None
+        if extra is not None:
+            trees, cost = mask_trees(extra.trees, problem.space), extra.cost[:, None]
+            self.extra_costs = LeafValues(trees, cost, trees.tables(cost))
         self.varying = [j for j in range(problem.space.n_features) if problem.region.allowed[j].sum() > 1]
         self.batch = max(1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees))
 
     def values(self, pruned_int: IntArray | None = None) -> LeafValues:
         """What is summed over leaves: margins of the original and of a pruned model, costs of leaves."""
-        problem = self.problem
-        parts = [problem.original_int] if pruned_int is None else [problem.original_int, pruned_int]
-        cost = problem.region.leaf_cost
-        if cost is not None:
-            parts.append(cost[:, None])
-        stacked = np.concatenate(parts, axis=1)
-        return LeafValues(stacked, self.model_trees.tables(stacked), pruned_int is not None, cost is not None)
+        cost = self.problem.region.leaf_cost
+        parts = [self.problem.original_int, pruned_int, None if cost is None else cost[:, None]]
+        stacked = np.concatenate([part for part in parts if part is not None], axis=1)
+        return LeafValues(self.model_trees, stacked, self.model_trees.tables(stacked))
 
     def of(
         self, states: npt.NDArray[Any], budget: Budget, values: LeafValues, leaves: npt.NDArray[np.int32] | None = None
@@ -345,26 +367,23 @@ class SingleFeatureMoves:
 
         ``leaves`` are those of the rows, if they are known.
         """
-        problem, trees = self.problem, self.model_trees
-        leaves = problem.trees.leaves(states) if leaves is None else leaves
-        others = trees.without(states)
-        current = values.stacked.take(leaves, axis=0)  # (n_rows, n_trees, n_columns)
-        total = current.sum(axis=1)
-        score_parts = _ScoreParts(problem.region, self.extra_trees, states)
-        n_outputs = problem.forest.n_outputs
+        problem, n_outputs = self.problem, self.problem.forest.n_outputs
+        of_model = _Sums(values, states, leaves)
+        of_extra = None if self.extra_costs is None else _Sums(self.extra_costs, states)
+        score_parts = _ScoreParts(problem.region, states)
+        has_cost = problem.region.leaf_cost is not None
+        has_pruned = values.stacked.shape[1] - has_cost > n_outputs
         for feature in self.varying:
             budget.check()
-            kept = total - np.einsum("rtc->rc", current.take(trees.users[feature], axis=1))
-            if values.tables is not None:
-                sums = trees.tabulated(values.tables[feature], others, feature)
-            else:
-                sums = _sum_leaves(values.stacked, trees.changed_leaves(others, feature))
-            sums = sums + kept[:, None]
+            sums = of_model.changed(feature)
+            cost = sums[:, :, -1] if has_cost else None
+            if of_extra is not None:
+                cost = of_extra.changed(feature)[:, :, 0]
             yield Moves(
                 feature=feature,
                 original=sums[:, :, :n_outputs] + problem.intercept_int,
-                pruned=sums[:, :, n_outputs : 2 * n_outputs] if values.has_pruned else None,
-                inside=score_parts.inside(feature, sums[:, :, -1] if values.has_cost else None),
+                pruned=sums[:, :, n_outputs : 2 * n_outputs] if has_pruned else None,
+                inside=score_parts.inside(feature, cost),
             )
 
 
@@ -378,16 +397,13 @@ def _sum_leaves(values: IntArray, leaves: npt.NDArray[np.int32]) -> IntArray:
 class _ScoreParts:
     """Region membership of one-feature changes, from the score's terms of each feature."""
 
-    def __init__(self, region: RegionTables, extra_trees: MaskedTrees | None, states: npt.NDArray[Any]) -> None:
+    def __init__(self, region: RegionTables, states: npt.NDArray[Any]) -> None:
         self.region = region
         self.states = states
         self.score = region.score if region.tau is not None else None
-        self.extra: _ExtraCosts | None = None
         if self.score is not None:
             self.binned = [bins.take(states[:, j]) for j, bins in enumerate(self.score.bins)]
             self.fixed = self._total()
-        if extra_trees is not None and region.extra_trees is not None:
-            self.extra = _ExtraCosts(extra_trees, region.extra_trees.cost, states)
 
     def _total(self) -> IntArray:
         assert self.score is not None
@@ -396,7 +412,7 @@ class _ScoreParts:
             total = total + pair.cost[self.binned[pair.first], self.binned[pair.second]]
         return np.asarray(total, dtype=np.int64)
 
-    def inside(self, feature: int, model_cost: IntArray | None) -> npt.NDArray[np.bool_]:
+    def inside(self, feature: int, leaf_cost: IntArray | None) -> npt.NDArray[np.bool_]:
         """Membership of every state of ``feature`` with the rest of each row unchanged."""
         region, states = self.region, self.states
         allowed = region.allowed[feature]
@@ -415,10 +431,10 @@ class _ScoreParts:
                         rest |= literal[states[:, j]]
                 inside &= rest[:, None] | np.logical_or.reduce(mine)
         if self.score is not None and region.tau is not None:
-            inside &= self._scores(feature, model_cost) <= region.tau
+            inside &= self._scores(feature, leaf_cost) <= region.tau
         return inside
 
-    def _scores(self, feature: int, model_cost: IntArray | None) -> IntArray:
+    def _scores(self, feature: int, leaf_cost: IntArray | None) -> IntArray:
         assert self.score is not None
         bins = self.score.bins[feature]
         own = self.binned[feature]
@@ -434,23 +450,4 @@ class _ScoreParts:
                 term = term + pair.cost.take(first, axis=0).take(bins, axis=1)
                 fixed = fixed - pair.cost[first, own]
         scores: IntArray = term + fixed[:, None]
-        if model_cost is not None:
-            scores = scores + model_cost
-        elif self.extra is not None:
-            scores = scores + self.extra.changed(feature)
-        return scores
-
-
-class _ExtraCosts:
-    """Leaf costs of the score's extra trees after a change of one feature."""
-
-    def __init__(self, trees: MaskedTrees, cost: IntArray, states: npt.NDArray[Any]) -> None:
-        self.trees, self.cost = trees, cost
-        self.others = trees.without(states)
-        self.current = cost[trees.trees.leaves(states)]
-
-    def changed(self, feature: int) -> IntArray:
-        """The summed costs with every state of ``feature``, (n_rows, n_states)."""
-        kept = self.current.sum(axis=1) - self.current[:, self.trees.users[feature]].sum(axis=1)
-        changed = self.trees.changed_leaves(self.others, feature)
-        return np.asarray(self.cost[changed].sum(axis=2) + kept[:, None])
+        return scores if leaf_cost is None else scores + leaf_cost

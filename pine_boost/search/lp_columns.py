@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, tree_units
 from pine_boost.model.trimming import leaf_count
-from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Question
+from pine_boost.proof.problem import Problem, Question
 
 Support = npt.NDArray[np.bool_]  # which units are kept
 

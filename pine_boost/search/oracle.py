@@ -13,8 +13,7 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Proof
+from pine_boost.proof.problem import Problem, Proof
 from pine_boost.proof.two_proofs import first_proof, first_settings
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.local_search import SingleFeatureMoves, climb

@@ -15,9 +15,9 @@ from pine_boost.model.states import States
 from pine_boost.model.trimming import Trimming
 from pine_boost.proof.bound import Bound
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.question import Answer, Proof
+from pine_boost.proof.problem import Answer, Proof
 from pine_boost.proof.two_proofs import second_proof
-from pine_boost.search.constraints import Constraints, FitRows
+from pine_boost.search.constraints import Constraints, DistinctFitRows
 from pine_boost.search.lp_columns import Columns, Support
 from pine_boost.search.pruner import Cuts
 
@@ -105,7 +105,7 @@ class SearchResult:
     seconds: float = 0.0
     history: tuple[Moment, ...] = ()
     bound: Bound | None = field(default=None, repr=False)
-    fit: FitRows | None = field(default=None, repr=False)
+    fit: DistinctFitRows | None = field(default=None, repr=False)
     points: States | None = field(default=None, repr=False)
     reweight: str = "tree"
     remaining: Trimming | None = field(default=None, repr=False)

@@ -13,8 +13,7 @@ from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND, SECOND_LP, SolverSetting
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
-from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Proof
+from pine_boost.proof.problem import Problem, Proof
 from tests.support.forests import CATBOOST, HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST
 from tests.support.naive import Case
 

@@ -15,7 +15,7 @@ from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import original_bytes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer
 from pine_boost.search.shapes import find_splits
 from tests.adversary.natives import load_native, native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible

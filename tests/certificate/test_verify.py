@@ -26,8 +26,7 @@ from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.boxes import branch_and_bound
-from pine_boost.proof.problem import build_problem
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer, build_problem
 from pine_boost.region.fitting import fit_region
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult

@@ -19,8 +19,7 @@ from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.solver import FIRST
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
-from pine_boost.proof.problem import build_problem, enclosures
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer, build_problem, enclosures
 from pine_boost.proof.two_proofs import first_proof, second_proof
 from pine_boost.region import isolation_forest as module
 from pine_boost.region.fitting import every_input

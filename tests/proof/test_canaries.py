@@ -17,8 +17,7 @@ from pine_boost.model.states import build_space
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.solver import SECOND, SolverSetting
-from pine_boost.proof.problem import Problem, build_problem
-from pine_boost.proof.question import Answer, Question
+from pine_boost.proof.problem import Answer, Problem, Question, build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
 from pine_boost.tables.schema import schema_of

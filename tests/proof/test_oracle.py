@@ -19,8 +19,7 @@ from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.encoding import leaf_sum
 from pine_boost.proof.cpsat.prover import Prover, add_question, find_undecided
 from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND
-from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Answer, Proof
+from pine_boost.proof.problem import Answer, Problem, Proof
 from pine_boost.search.oracle import Oracle
 from tests.support.bruteforce import Small, exact_margins, lost_questions, small_problem
 from tests.support.forests import MANNERS, XGBOOST, Manner

@@ -13,8 +13,7 @@ from pine_boost.model.forest import Decision, Forest
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import Tie
 from pine_boost.model.states import build_space
-from pine_boost.proof.problem import Problem, build_problem
-from pine_boost.proof.question import questions_of
+from pine_boost.proof.problem import Problem, build_problem, questions_of
 from pine_boost.region.domain import compile_domain
 from pine_boost.tables.schema import schema_of
 from tests.support.bruteforce import all_states, decide, distance, exact_margins, small_problem

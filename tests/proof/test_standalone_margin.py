@@ -12,8 +12,7 @@ from pine_boost.budget import Budget, Effort
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.problem import restated
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer, restated
 from pine_boost.proof.standalone_margin import broken_until, find_margin, serving_problem
 from pine_boost.proof.two_proofs import first_proof, second_proof
 from tests.support.bruteforce import Small, check_proofs, decide, exact_margins, small_problem

@@ -14,7 +14,7 @@ from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, OutO
 from pine_boost.model import routing
 from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.proof.cpsat.prover import Prover, find_undecided
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer
 from pine_boost.search import constraints as search_rows
 from pine_boost.search import driver, leaf_values, local_search, search_state
 from pine_boost.search.algorithm import Known, finish, run, search

@@ -13,7 +13,7 @@ from pine_boost.budget import Budget, Effort, Step, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
-from pine_boost.search import collapsing
+from pine_boost.search import collapsing, leaf_values
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.driver import search_stages
@@ -140,7 +140,7 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
     before, after = _both(small, Budget.of(1e-9))
     assert after.pruned is before.pruned
-    monkeypatch.setattr(collapsing, "MOST_LEAF_COLUMNS", 3)
+    monkeypatch.setattr(leaf_values, "MOST_LEAF_COLUMNS", 3)
     before, after = _both(small)
     assert after.pruned is before.pruned
     monkeypatch.undo()

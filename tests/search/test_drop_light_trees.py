@@ -24,7 +24,7 @@ from pine_boost.proof.cpsat import prover
 from pine_boost.proof.cpsat.encoding import encode_region, encode_values
 from pine_boost.proof.cpsat.prover import Prover, difference
 from pine_boost.proof.cpsat.solver import FIRST_LP, SECOND_LP
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer
 from pine_boost.search import algorithm, strategies
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal

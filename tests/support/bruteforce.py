@@ -25,8 +25,7 @@ from pine_boost.model.rules import Tie
 from pine_boost.model.states import StateSpace
 from pine_boost.proof import two_proofs
 from pine_boost.proof.cpsat.solver import SolverSetting
-from pine_boost.proof.problem import Problem, build_problem
-from pine_boost.proof.question import Answer, Proof
+from pine_boost.proof.problem import Answer, Problem, Proof, build_problem
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known, search

@@ -16,10 +16,8 @@ import numpy.typing as npt
 from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray, PrunedForest
-from pine_boost.proof.boxes.groups import best_value, range_tables, tabulate
-from pine_boost.proof.boxes.shared_tables import Range, SharedTables
-from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Answer, Proof, Question
+from pine_boost.proof.boxes.tables import Range, SharedTables, best_value, range_tables, tabulate
+from pine_boost.proof.problem import Answer, Problem, Proof, Question
 
 METHOD = "boxes"
 _ALONE = 20_000  # boxes of a question before other processes are worth their start-up

@@ -26,8 +26,7 @@ from pine_boost.model.states import States
 from pine_boost.proof.cpsat.encoding import Encoding, add_at_least, add_at_most, encode_region, encode_values, leaf_sum
 from pine_boost.proof.cpsat.solver import SolverSetting, Stop, answer_of, configured, solve, solve_each
 from pine_boost.proof.enumeration import Listing, list_region
-from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Answer, Proof, Question
+from pine_boost.proof.problem import Answer, Problem, Proof, Question
 
 _LOGGER = logging.getLogger("pine_boost")
 _MOST_MOVING = 0.9  # of the trees of a question; if nearly all moved, the whole question is stronger

@@ -19,7 +19,7 @@ from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget
 from pine_boost.errors import PineBoostError
-from pine_boost.proof.question import Answer
+from pine_boost.proof.problem import Answer
 
 STATUS_MAP = {
     cp_model.OPTIMAL: Answer.FOUND,
