@@ -158,7 +158,7 @@ def _values_of(problem: Problem, pruned: PrunedForest | None) -> FloatArray:
         return np.asarray(
             problem.forest.value[problem.leaf_node, 0] - problem.forest.tree_bias[problem.trees.leaf_tree]
         )
-    return np.ldexp(pruned.value_int[problem.leaf_node, 0].astype(np.float64), -pruned.grid)
+    return np.asarray(np.ldexp(pruned.value_int[problem.leaf_node, 0].astype(np.float64), -pruned.grid))
 
 
 def _sides_of(state: SearchState, pruned: PrunedForest | None) -> FloatArray:

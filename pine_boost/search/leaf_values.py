@@ -257,7 +257,8 @@ def nearest_leaves(
     cuts = problem.forest.decision.cuts
     if len(cuts) > 1:
         free[1] = cuts[-1] - cuts[0]
-    rows = (csr_matrix(program.rows[:, kept]), program.free_rows, _ROOM * scale * weights.value * program.strict)
+    least = np.asarray(_ROOM * scale * weights.value * program.strict, dtype=np.float64)
+    rows = csr_matrix(program.rows[:, kept]), program.free_rows, least
     wanted = Weights(target, free, 1.0)
     found = closest_values(problem, rows, renamed(program.order, place), wanted, counts, budget)
     if found is None:

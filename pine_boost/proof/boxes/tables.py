@@ -23,7 +23,6 @@ from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
-
 _MERGE_LEAVES = 1600  # with more leaves no trees are merged: the table of pairs would be too large
 _MERGE_ROUNDS = 3
 
