@@ -177,13 +177,17 @@ class PruneResult:
             best = f"at least {counted(c.lower_bound, c.unit)} {verb} needed"
         return f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, {best})"
 
+    def promise(self) -> str:
+        """The claim in two short sentences; without a claim, the reason why there is none."""
+        return headline_of(self.certificate) if self.claim else self.certificate.reason
+
     def summary(self) -> str:
         """Return a short readable text: what was removed, what is guaranteed, what to try next.
 
         ``claim`` has the exact guarantee, ``certificate.rests_on`` its assumptions.
         """
         c = self.certificate
-        lines = [self.headline(), headline_of(c) if c.claim else c.reason]
+        lines = [self.headline(), self.promise()]
         if c.proofs:
             methods = sorted({proof.method for proof in c.proofs})
             n_questions = len({proof.question for proof in c.proofs})

@@ -131,7 +131,7 @@ class CompressResult:
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
         r = self.record
-        lines = [self.headline(), r.promise()]
+        lines = [self.headline(), self.promise()]
         if r.status != NOT_VALIDATED:
             lines.append(bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + ".")
             lines += segments_in_words(r.segments, r.confidence if r.status == VALIDATED else None)
@@ -161,6 +161,10 @@ class CompressResult:
             f"{r.status}: {r.trees_before} -> {r.trees_after} trees, {r.leaves_before} -> {r.leaves_after} leaves "
             f"({saved})"
         )
+
+    def promise(self) -> str:
+        """The claim in two short sentences."""
+        return self.record.promise()
 
     def path_table(self) -> list[dict[str, Any]]:
         """The tested sizes as rows for a DataFrame or a CSV file."""
