@@ -22,6 +22,7 @@ from pine_boost.folders import require_free, write_folder
 from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.links import has_probabilities
+from pine_boost.native.child_process import try_in_child
 from pine_boost.native.figures import SIZES, SideBySide, side_by_side
 from pine_boost.native.predict import model_file, predict_classes
 from pine_boost.notebooks import aligned, displayed, table_html
@@ -360,6 +361,7 @@ def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = No
     inside = region.contains(X, model=given)  # first: it says what is wrong with a table
     if len(inside) == 0:
         raise InvalidInputError("X has no rows; an evaluation needs at least one.")
+    try_in_child(original, pruned)  # a folder may be a stranger's
     before, after = predict_classes(original, X), predict_classes(pruned, X)
     same = before == after
     accuracy: list[float | None] = [None, None]

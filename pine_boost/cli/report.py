@@ -54,7 +54,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
     from pine_boost.certificate.saved import SWEEP_JSON, read_saved, read_table
-    from pine_boost.native.child_process import try_in_child
     from pine_boost.report.prune_report import render_report
     from pine_boost.result import PruneResult
 
@@ -66,9 +65,6 @@ def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
     curve = read_table(beside) if beside.is_file() else []
     original = None if given is None else given.wrapper.inner
     result = PruneResult.load(folder, original, trust_pickle=arguments.trust_pickle)
-    if original is not None:
-        for model in (result.original, result.pruned):
-            try_in_child(model)  # both are timed natively
     return render_report(result, X, curve)
 
 

@@ -50,6 +50,7 @@ from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
+from pine_boost.native.child_process import try_in_child
 from pine_boost.native.figures import SIZES, SideBySide, side_by_side
 from pine_boost.native.predict import model_file, original_bytes
 from pine_boost.notebooks import displayed
@@ -177,6 +178,7 @@ class CompressResult:
         """
         if self.original is None:
             raise InvalidInputError(_NO_ORIGINAL)
+        try_in_child(self.original, self.compressed)  # a folder may be a stranger's
         goal = Goal(self.original.forest, self.record.keeps_class, self.record.tolerance)
         before, after = goal.native_answers(self.original, X), goal.native_answers(self.compressed, X)
         return float((~goal.differ(before, after)).mean())

@@ -41,8 +41,8 @@ def read_and_try(model: Any, *, threshold: Any = None) -> Model:
     return parsed
 
 
-def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT) -> None:
-    """Load a file and predict one row in a child process before this process does.
+def try_in_child(*models: Model, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT) -> None:
+    """Load files and predict one row of each in a child process before this process does.
 
     The child is a script that calls the C library and imports no package, so it takes a tenth of a
     second. Does nothing for a live object, for a `Model` that passed before, or if the library is not
@@ -50,7 +50,7 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
 
     Parameters
     ----------
-    model : Model
+    models : Model
     time_limit : float
         Seconds that the child may run.
     memory_limit : int
@@ -61,26 +61,27 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
     UnsupportedModelError
         The library rejects the file, crashes on it, or exceeds the limits.
     """
-    if model.native is not None or model in _TRIED:
-        return
-    library = model.forest.library
-    try:
-        path = traits_of(library).shared_library()
-    except ImportError:
-        return
-    # isolated and without site: none of the user's setup runs, and it starts quickly
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        _SCRIPT,
-        library,
-        path,
-        str(model.forest.n_features),
-        *filter(None, sys.path),
-    ]
-    _run(command, original_bytes(model), model, time_limit, memory_limit)
-    _TRIED.add(model)
+    for model in models:
+        if model.native is not None or model in _TRIED:
+            continue
+        library = model.forest.library
+        try:
+            path = traits_of(library).shared_library()
+        except ImportError:
+            continue
+        # isolated and without site: none of the user's setup runs, and it starts quickly
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            _SCRIPT,
+            library,
+            path,
+            str(model.forest.n_features),
+            *filter(None, sys.path),
+        ]
+        _run(command, original_bytes(model), model, time_limit, memory_limit)
+        _TRIED.add(model)
 
 
 def predict_in_child(

@@ -160,7 +160,7 @@ def side_by_side(
 
 
 def _native_calls(original: Model, smaller: Model) -> tuple[Predict, Predict]:
-    try_in_child(original)
+    try_in_child(original, smaller)
     return native_predict(original), native_predict(smaller)
 
 

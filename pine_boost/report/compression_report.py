@@ -19,6 +19,7 @@ from pine_boost.compression.record import CompressionRecord, TestedSize
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import decimals_down, rounded_up
 from pine_boost.model.forest import BoolArray, Model
+from pine_boost.native.child_process import try_in_child
 from pine_boost.native.figures import HOW
 from pine_boost.report.charts import Frame, round_ticks
 from pine_boost.report.pages import render
@@ -47,6 +48,7 @@ def render_compression(result: CompressResult, X_val: Any = None) -> str:
     if X_val is not None:
         if result.original is None:
             raise InvalidInputError("The rows of a compression report need the original model; pass it too.")
+        try_in_child(result.original, result.compressed)
         before, after = (_ask(model, X_val, r) for model in (result.original, result.compressed))
         changed = Goal(result.compressed.forest, r.keeps_class, r.tolerance).differ(before, after)
         rows = _changed(result, before, after, changed) | {"classes": _classes(result, before, changed)}

@@ -21,6 +21,7 @@ from pine_boost.certificate.claims import without_twins
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
+from pine_boost.native.child_process import try_in_child
 from pine_boost.native.figures import REPORT_SECONDS
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.region.conformal import Coverage
@@ -169,6 +170,7 @@ def _native(
     is_unchanged = is_original and not without_twins(result.certificate)
     if is_unchanged and X is None:
         return replace(facts, speed_note=_UNCHANGED)
+    try_in_child(result.original, result.pruned)
     # loaded once, instead of for every prediction
     before, after = (replace(model, native=load_native(model)) for model in (result.original, result.pruned))
     if X is not None:

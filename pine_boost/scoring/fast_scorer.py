@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost import kernels
-from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum
 from pine_boost.model.rules import CategoryRule
-from pine_boost.options import is_whole
+from pine_boost.options import worker_count
 from pine_boost.parsers.traits import Reader
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import InputSchema
@@ -107,6 +106,16 @@ class FastScorer:
         self._reads_arrays = parts.prepare is None and not by_value
         self._row_shape = (1, self.n_features_in_) if self._reads_arrays and parts.classes else None
 
+    @property
+    def n_jobs(self) -> int:
+        """Threads for batches of several thousand rows; -1 for all cores."""
+        return self._n_jobs
+
+    @n_jobs.setter
+    def n_jobs(self, n_jobs: int) -> None:
+        worker_count(n_jobs)
+        self._n_jobs = n_jobs
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it was made of; the kernel is bound again where it arrives."""
         return type(self), (self.parts, self.n_jobs)
@@ -187,14 +196,8 @@ class FastScorer:
         """How many trees each row has seen when its class is certain."""
         matrix = self._matrix(X)
         met = np.zeros(len(matrix), dtype=np.int32)
-        self._trees.classes(matrix, n_jobs=self._threads(), met=met)
+        self._trees.classes(matrix, n_jobs=worker_count(self.n_jobs), met=met)
         return met
-
-    def _threads(self) -> int:
-        n_jobs = self.n_jobs
-        if not is_whole(n_jobs) or (n_jobs < 1 and n_jobs != -1):
-            raise InvalidInputError(f"n_jobs must be a positive integer or -1, got {n_jobs!r}.", option="n_jobs")
-        return (os.cpu_count() or 1) if n_jobs == -1 else int(n_jobs)
 
     def _is_raw(self, X: Any) -> bool:
         """Whether the kernel can read a table where it is."""
@@ -214,17 +217,17 @@ class FastScorer:
     def class_indices(self, X: Any) -> Int32Array:
         """Index of every row's class among ``classes_``."""
         if self._is_raw(X):
-            found = self._trees.classes(X, is_raw=True, n_jobs=self._threads())
+            found = self._trees.classes(X, is_raw=True, n_jobs=worker_count(self.n_jobs))
             if not (found < 0).any():
                 return found
-        return self._trees.classes(self._matrix(X), n_jobs=self._threads())
+        return self._trees.classes(self._matrix(X), n_jobs=worker_count(self.n_jobs))
 
     def _scores(self, X: Any, link: Link | None) -> FloatArray:
         if self._is_raw(X):
-            found, is_refused = self._trees.margins(X, link=link, is_raw=True, n_jobs=self._threads())
+            found, is_refused = self._trees.margins(X, link=link, is_raw=True, n_jobs=worker_count(self.n_jobs))
             if not is_refused:
                 return found
-        return self._trees.margins(self._matrix(X), link=link, n_jobs=self._threads())[0]
+        return self._trees.margins(self._matrix(X), link=link, n_jobs=worker_count(self.n_jobs))[0]
 
 
 def _softmax(sums: FloatArray, form: str, native: NativeSum) -> FloatArray:

@@ -298,6 +298,14 @@ def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], name: str, 
             assert verdict.summary().startswith("AGREES" if verdict.agrees else "DISAGREES")
             if verdict.agrees and forged != healthy:
                 n_agreed += 1
+                returned = forged.returned()
+                if path[0] in ("fidelity", "max_loss"):
+                    # what was counted supports the edited target by the first test of the sequence
+                    assert returned is not None
+                    assert forged.target().tests()[0](returned), path
+                if path[0] == "max_loss" and forged.max_loss < healthy.max_loss:
+                    lost = (returned.n_lost - returned.n_gained) / healthy.n_val
+                    assert forged.max_loss > lost, path
                 # a lower target is a weaker claim, and with a tolerance the rows were counted again: these rows
                 # support both, and that they were fixed beforehand is listed as taken on trust
                 assert path[0] in {

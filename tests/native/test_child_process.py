@@ -8,11 +8,14 @@ import sys
 import numpy as np
 import pytest
 
+import pine_boost
 from pine_boost import prune_booster, sweep
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.native.child_process import predict_in_child, read_and_try, try_in_child
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.parsers import read_model
+from pine_boost.report.compression_report import render_compression
+from pine_boost.report.prune_report import render_report
 from pine_boost.serving.guards import measure_margin
 
 xgboost = pytest.importorskip("xgboost")
@@ -104,6 +107,39 @@ def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, tmp_path, cal
     monkeypatch.setattr(lightgbm, "Booster", None)  # loading it here would fail otherwise
     with pytest.raises(UnsupportedModelError, match=r"signal 11.*it was not loaded here"):
         call(_lightgbm_file(), _rows(), _rows())
+
+
+def _saved(folder, kind):
+    """A folder as anybody may send it, and the class that reads it."""
+    X, contents = np.random.default_rng(0).normal(size=(900, 4)), _lightgbm_file()
+    if kind == "pruned":
+        prune_booster(contents, X[:300], X[300:600], alpha=0.2).save(folder, report=False)
+        return pine_boost.PruneResult, X
+    pine_boost.compress_booster(contents, X[:300], X[300:], fidelity=0.9).save(folder)
+    return pine_boost.CompressResult, X
+
+
+@pytest.mark.parametrize("use", ["evaluate", "speedup", "report"])
+@pytest.mark.parametrize("kind", ["pruned", "compressed"])
+@pytest.mark.parametrize("damaged", ["original", "smaller"])
+def test_models_of_a_folder_are_not_loaded_here_first(monkeypatch, tmp_path, few_synthetic_rows, kind, use, damaged):
+    reader, X = _saved(tmp_path / "folder", kind)
+    loaded = reader.load(tmp_path / "folder", original=_lightgbm_file())
+    smaller = loaded.pruned if kind == "pruned" else loaded.compressed
+    if damaged == "smaller":
+        try_in_child(loaded.original)
+        assert smaller is not loaded.original
+    script = tmp_path / "script.py"
+    script.write_text("import os; os.kill(os.getpid(), 11)")
+    monkeypatch.setattr("pine_boost.native.child_process._SCRIPT", str(script))
+    monkeypatch.setattr(lightgbm, "Booster", None)
+    uses = {
+        "evaluate": lambda: loaded.evaluate(X[600:]),
+        "speedup": loaded.speedup,
+        "report": lambda: (render_report if kind == "pruned" else render_compression)(loaded, X[600:]),
+    }
+    with pytest.raises(UnsupportedModelError, match=r"signal 11.*it was not loaded here"):
+        uses[use]()
 
 
 def test_a_process_with_a_low_limit_of_its_own_does_not_blame_the_file():

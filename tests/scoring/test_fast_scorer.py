@@ -14,6 +14,7 @@ from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedMode
 from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
+from pine_boost.scoring.fast_scorer import FastScorer
 from tests.support.hard_rows import hard_table
 from tests.support.native_models import MODELS, built
 from tests.support.native_tables import KINDS, numeric_tables, probes, trained
@@ -143,9 +144,14 @@ def test_a_pickled_scorer_and_threads(name):
             assert len(found)
         parts = list(pool.map(lambda row: scorer.predict(row), [X[i : i + 1] for i in range(200)]))
     assert np.concatenate(parts).tolist() == expected[:200].tolist()
-    again.n_jobs = 0
-    with pytest.raises(InvalidInputError, match="n_jobs must be a positive integer or -1, got 0"):
-        again.predict(many)
+    again.n_jobs = -1
+    assert np.array_equal(again.predict(many), expected)
+    for wrong in (0, -2, 1.5, True, "2"):
+        with pytest.raises(InvalidInputError, match="n_jobs must be a positive integer or -1, got"):
+            again.n_jobs = wrong
+        with pytest.raises(InvalidInputError, match="n_jobs must be a positive integer or -1, got"):
+            FastScorer(scorer.parts, wrong)
+    assert again.n_jobs == -1
 
 
 def test_names_and_shape_are_known():
