@@ -124,7 +124,7 @@ def by_path(ensemble: Ensemble) -> Any:
     from pine_boost.tables.rows import MemoryRows
 
     rows = MemoryRows(ensemble.parts.X_fit.astype(np.float64))
-    task = set_up(Goal(ensemble.forest, True, None), "leaves", rows, ensemble.cell.seed, Budget.of())
+    task = set_up(Goal(ensemble.forest), "leaves", rows, ensemble.cell.seed, Budget.of())
     candidates, _ = find_path(task, 1.0, Budget.of(), ensemble.forest)
     return ensemble.best(candidate.shape for candidate in candidates)
 

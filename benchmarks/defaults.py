@@ -170,7 +170,7 @@ class Baselines:
         from pine_boost.model.states import build_space
         from pine_boost.model.trimming import forest_subtrees
 
-        self.goal = Goal(parsed.forest, True, None)
+        self.goal = Goal(parsed.forest)
         self.parts, self.seed, self.depth = parts, seed, depth
         self.space = build_space(parsed.forest)
         self.trees = route(parsed.forest, self.space)

@@ -48,7 +48,7 @@ def plain_work(parsed: Any, X_fit: Any, X_val: Any, fresh: Any, fidelity: float)
 
     options, forest = AccelerateOptions(fidelity=fidelity), parsed.forest
     tables = read_tables(parsed, X_fit, X_val, options)
-    task = set_up(Goal(forest, True, None), "trees", tables.fit, 0, Budget.of())
+    task = set_up(Goal(forest), "trees", tables.fit, 0, Budget.of())
     points, shapes = task.sample.holdout_points, []
     refitted = build_stages(task, Budget.of())
     for count in refitted.counts.tolist():

@@ -12,15 +12,21 @@ import numpy as np
 from pine_boost import kernels
 from pine_boost.budget import Budget, Step, StopReason, until_ctrl_c
 from pine_boost.certificate.certificate import library_versions
-from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, scorer_claim, statement_claim
+from pine_boost.certificate.claims import (
+    MEASURED,
+    NOT_VALIDATED,
+    VALIDATED,
+    Statement,
+    scorer_claim,
+    tested_scorer_claim,
+)
 from pine_boost.committee import accelerate_committee, committee_of
 from pine_boost.compress import compress_booster
 from pine_boost.compression.fixed_sequence import require_rows
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import set_up
-from pine_boost.compression.reading import read_tables
+from pine_boost.compression.reading import find_segments, read_tables
 from pine_boost.compression.record import TREES, rows_digest
-from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
@@ -44,15 +50,8 @@ from pine_boost.tables.schema import schema_of
 
 # what a record of a compression and the statement of a scorer have in common
 _STATED = (
-    "fidelity",
-    "confidence",
-    "tolerance",
-    "n_fit",
-    "n_val",
-    "n_changed",
-    "bound",
-    "overlap",
-    "validation_digest",
+    *("fidelity", "confidence", "tolerance", "n_fit", "n_val", "n_changed", "bound", "overlap"),
+    *("validation_digest", "segments", "path"),
 )
 _STAGES_SHARE = 0.8  # of a limited time, at most, for the stages; the test gets the rest
 _TEST_SHARE = 0.9  # up to and including the test
@@ -191,7 +190,7 @@ def accelerate_booster(
         status, statement, plan, budget = _validate(
             parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent, budget
         )
-        claim = statement_claim(status, statement, forest.decision.thresholds, claim)
+        claim = tested_scorer_claim(Statement.of_scorer(status, statement, forest), claim, is_smaller=False)
     n_sampled = int(np.clip(_WORK_CELLS // forest.n_trees, SAMPLE_ROWS, 20 * SAMPLE_ROWS))
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), n_sampled), schema_of(forest))
     sample = synthetic_rows(forest, SAMPLE_ROWS, random_state) if rows is None else rows
@@ -232,10 +231,6 @@ def accelerate_booster(
     }
     return AccelerateResult(
         scorer=FastScorer(parts),
-        status=status,
-        claim=claim,
-        work=facts["work"],
-        work_rows=facts["work_rows"],
         seconds=budget.elapsed,
         facts=facts,
         original=parsed,
@@ -292,7 +287,7 @@ def _validate(
         tables = read_tables(parsed, X_fit, X_val, options)
         refuse_spent(spent, hashes_of(tables.val), "X_val")
         require_rows(tables.val.n_rows, options.fidelity, options.confidence)
-        goal = Goal(parsed.forest, True, None)
+        goal = Goal(parsed.forest)
         task, budget = until_ctrl_c(lambda left: set_up(goal, TREES, tables.fit, options.random_state, left), budget)
 
         def build(left: Budget) -> tuple[Stages, Budget]:
@@ -365,23 +360,23 @@ def _accelerate_compressed(
     result = accelerate_booster(
         smaller.model, X_fit, threshold=threshold, random_state=options.random_state, trust_pickle=trust_pickle
     )
-    statement = {name: getattr(record, name) for name in (*_STATED, "compressed_digest")}
-    statement |= {name: [asdict(entry) for entry in getattr(record, name)] for name in ("segments", "path")}
-    claim = statement_claim(record.status, statement, record.thresholds, result.claim, keeps_class=record.keeps_class)
-    stopped = {"stopped": record.stopped} if record.stopped == StopReason.INTERRUPTED else {}
-    facts = {**result.facts, **stopped, "model_digest": record.original_digest, "status": record.status, "claim": claim}
-    works = [record.work_before, result.facts["work_per_row"][1]]
+    plain = asdict(record)
+    facts = {
+        **result.facts,
+        **({"stopped": record.stopped} if record.stopped == StopReason.INTERRUPTED else {}),
+        "model_digest": record.original_digest,
+        "status": record.status,
+        "claim": tested_scorer_claim(record.statement, result.claim, is_smaller=True),
+        "work": result.work * smaller.compressed.forest.n_trees / parsed.forest.n_trees,
+        "work_per_row": [record.work_before, result.facts["work_per_row"][1]],
+        "validation": {name: plain[name] for name in (*_STATED, "compressed_digest")},
+    }
     parts = result.scorer.parts
-    parts = replace(parts, probability=replace(parts.probability, is_original=False))
-    work = result.work * smaller.compressed.forest.n_trees / parsed.forest.n_trees
     return replace(
         result,
-        scorer=FastScorer(parts),
-        status=record.status,
-        claim=claim,
-        work=work,
+        scorer=FastScorer(replace(parts, probability=replace(parts.probability, is_original=False))),
         seconds=record.seconds + result.seconds,
-        facts={**facts, "work": work, "work_per_row": works, "validation": statement},
+        facts=facts,
         original=parsed,
         native=native_predict(parsed, unwrap(open_pickle(model, trust_pickle), threshold).outer),
     )

@@ -16,14 +16,7 @@ import numpy.typing as npt
 
 from pine_boost._version import __version__
 from pine_boost.budget import SHARES, Budget, StopReason, until_ctrl_c
-from pine_boost.certificate.claims import (
-    MEASURED,
-    NOT_VALIDATED,
-    VALIDATED,
-    bound_in_words,
-    compression_claim,
-    kept_answer,
-)
+from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, Statement, bound_in_words
 from pine_boost.certificate.saved import digests
 from pine_boost.compression.fixed_sequence import (
     Tested,
@@ -68,6 +61,7 @@ _CALIBRATED = "CalibratedClassifierCV"
 # Share of rows that every member is expected to change, as multiples of the share that the whole may change; an average
 # changes fewer rows than its members do.
 _LEVELS = np.geomspace(0.1, 8.0, 14)
+_OF_CLASSES: dict[str, Any] = {"keeps_class": True, "tolerance": None, "thresholds": ()}
 _LEAST_SECONDS = 0.01  # for a member, when time is over
 
 
@@ -427,7 +421,7 @@ def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, 
     given = read_given(member, decision="value")
     parsed = read_for_compression(given.wrapper.inner, replace(options, threshold=given.wrapper.threshold))
     lossless = lossless_part(parsed)
-    goal = Goal(lossless.forest, True, None)
+    goal = Goal(lossless.forest)
     fit = open_rows(given.wrapper.rows(rows), schema_of(parsed.forest), "X_fit")
     few = fit.take(np.arange(min(WORK_ROWS, fit.n_rows)))
     task, budget = until_ctrl_c(lambda left: set_up(goal, options.minimize, fit, options.random_state, left), budget)
@@ -487,18 +481,20 @@ def _result(
     status = NOT_VALIDATED if model is committee.whole else MEASURED if tables.is_overlapping else VALIDATED
     n_val, n_changed = tables.val.n_rows, int(changed.sum())
     fidelity = _target(tables, options)[1]
-    counts = (n_val, n_changed, fidelity, options.confidence, tables.overlap)
+    numbers: dict[str, Any] = {
+        "fidelity": float(fidelity),
+        "confidence": float(options.confidence),
+        "n_val": n_val,
+        "n_changed": n_changed,
+        "bound": lower_bound(n_changed, n_val, options.confidence),
+    }
     before, after = sizes
     sample = first_rows(tables.X_val, WORK_ROWS)
     return CommitteeResult(
         model=model,
         status=status,
-        claim=compression_claim(status, kept_answer(True, None, ()), *counts),
-        fidelity=float(fidelity),
-        confidence=float(options.confidence),
-        n_val=n_val,
-        n_changed=n_changed,
-        bound=lower_bound(n_changed, n_val, options.confidence),
+        claim=Statement(status=status, **numbers, **_OF_CLASSES, overlap=tables.overlap).claim(),
+        **numbers,
         tested=tested,
         minimize=minimize,
         side_by_side=SideBySide(before, after, "X_fit", partial(_calls, committee.whole, model), sample),

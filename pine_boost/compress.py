@@ -8,10 +8,10 @@ from typing import Any
 
 from pine_boost.budget import SHARES, Budget, Step, StopReason, until_ctrl_c
 from pine_boost.committee import committee_of, compress_committee
-from pine_boost.compression.attack import attack
 from pine_boost.compression.compress_result import CompressResult, build_compress_result
-from pine_boost.compression.goal import Goal
-from pine_boost.compression.loss import ERROR, Target, default_tolerance, read_loss
+from pine_boost.compression.distance import attack
+from pine_boost.compression.fixed_sequence import Target
+from pine_boost.compression.goal import ERROR, Goal, default_tolerance, read_loss
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import read_for_compression, read_tables
 from pine_boost.compression.validation import Validated, choose, validate
@@ -182,7 +182,7 @@ def compress_booster(
         target = Target(tables.val.n_rows, confidence, options.fidelity, max_loss, is_error)
         target.require_rows()
         lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
-        goal = Goal(lossless.forest, parsed.forest.decides, options.tolerance)
+        goal = Goal(lossless.forest, options.tolerance)
         task, budget = until_ctrl_c(lambda left: set_up(goal, minimize, tables.fit, random_state, left), budget)
         # path; it and the choice from it are fixed before a row of X_val is predicted
         part = replace(budget.until(SHARES["compression path"]), callback=report_progress)

@@ -21,8 +21,8 @@ from pine_boost.certificate.saved import model_path
 from pine_boost.committee import committee_of
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, differ
+from pine_boost.compression.reading import count_segments
 from pine_boost.compression.record import Segment
-from pine_boost.compression.segments import count_segments
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.files import clear_errors, require_free_file, write_file
 from pine_boost.kernels.numpy_twin import apply_link

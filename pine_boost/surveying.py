@@ -18,9 +18,8 @@ import numpy as np
 from pine_boost.accelerate import accelerate_booster
 from pine_boost.budget import SHARES, Budget, Step
 from pine_boost.certificate.claims import lossless_offer, proved_offer, scorer_offer, statistic_offer
-from pine_boost.compression.fixed_sequence import allowed, fewest_rows
+from pine_boost.compression.fixed_sequence import Target, allowed, fewest_rows
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.loss import Target
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables, require_tolerance
 from pine_boost.compression.record import WORK
@@ -357,7 +356,7 @@ def _compressed(
     except PineBoostError as error:
         yield from (replace(line, note=f"refused: {error}"[:200]) for line in lines.values())
         return
-    goal = Goal(parsed.forest, parsed.forest.decides, options.tolerance)
+    goal = Goal(parsed.forest, options.tolerance)
     task = set_up(goal, WORK, tables.fit, options.random_state, budget)
     whole = LosslessPart(parsed.forest, parsed.forest)
     n_look = tables.val.n_rows

@@ -11,8 +11,9 @@ import pytest
 
 import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelError
+from pine_boost.certificate.claims import segments_in_words
+from pine_boost.compression.reading import find_segments
 from pine_boost.compression.record import Segment
-from pine_boost.compression.segments import find_segments, segments_in_words
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pine_boost.budget import StopReason
@@ -19,6 +20,7 @@ from pine_boost.region.conformal import Coverage, coverage_floor
 
 if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate
+    from pine_boost.compression.record import Segment
     from pine_boost.model.forest import Forest, Model
 
 CONFIDENCE = 0.95
@@ -492,6 +494,7 @@ def margins_claim(exact: bool, bound: float) -> str:
 
 # VALIDATED and NON_INFERIOR speak of future inputs, the one of kept answers, the other of a loss; MEASURED speaks only
 # of the rows at hand, NOT_VALIDATED promises nothing
+_SHOWN_SEGMENTS = 5
 VALIDATED, MEASURED, NOT_VALIDATED = "VALIDATED", "MEASURED", "NOT_VALIDATED"
 NON_INFERIOR = "NON_INFERIOR"
 
@@ -512,39 +515,97 @@ def by_thresholds(thresholds: Sequence[float]) -> str:
     return f" by the threshold(s) {', '.join(map(exactly, thresholds))}" if thresholds else ""
 
 
-def compression_claim(
-    status: str, kept: str, n_val: int, n_changed: int, fidelity: float, confidence: float, overlap: float = 0.0
-) -> str:
-    """The sentence of a record.
+@dataclass(frozen=True)
+class Statement:
+    """The numbers of a test on validation rows, of which all sentences about it are made.
 
-    Parameters
+    Attributes
     ----------
     status : str
-    kept : str
-        Of `kept_answer`.
+    fidelity, confidence : float
+        What was asked for; no fidelity where only a loss was.
+    tolerance : float or None
+    keeps_class : bool
+    thresholds : sequence of float
+        The user's own.
     n_val, n_changed : int
         Validation rows, and those of them that changed.
-    fidelity, confidence : float
-        What was asked for.
+    bound : float
+        Exact lower bound on the share that is kept.
     overlap : float
         Share of the validation rows that X_fit holds too, where this is no evident overlap.
+    segments : sequence of Segment
     """
-    if status == VALIDATED:
-        note = f" ({percent_up(overlap)} of them occur in X_fit too)" if overlap > 0 else ""
+
+    status: str
+    fidelity: float | None
+    confidence: float
+    tolerance: float | None
+    keeps_class: bool
+    thresholds: Sequence[float]
+    n_val: int
+    n_changed: int
+    bound: float
+    overlap: float
+    segments: Sequence[Segment] = ()
+
+    @classmethod
+    def of_scorer(cls, status: str, tested: Mapping[str, Any], forest: Forest) -> Statement:
+        """The statement of a scorer, from the numbers in its manifest."""
+        names = ("fidelity", "confidence", "tolerance", "n_val", "n_changed", "bound", "overlap")
+        numbers = {name: tested[name] for name in names}
+        return cls(status=status, keeps_class=forest.decides, thresholds=forest.decision.thresholds, **numbers)
+
+    @property
+    def kept(self) -> str:
+        """What a future input keeps."""
+        return kept_answer(self.keeps_class, self.tolerance, self.thresholds)
+
+    def claim(self) -> str:
+        """The sentence that may be said."""
+        assert self.fidelity is not None
+        fidelity, confidence = rounded_down(self.fidelity), rounded_down(self.confidence)
+        if self.status == VALIDATED:
+            return (
+                f"With confidence {confidence} over the draw of the {self.n_val} validation rows"
+                f"{overlap_in_words(self.overlap)}, a future input that comes independently from the same source gets "
+                f"{self.kept} with probability at least {fidelity}. This is a statistic, not a proof."
+            )
+        if self.status == MEASURED:
+            return f"{self.n_val - self.n_changed} of the {self.n_val} validation rows get {self.kept}. {_MEASUREMENT}"
         return (
-            f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation rows{note}, a future "
-            f"input that comes independently from the same source gets {kept} with probability at least "
-            f"{rounded_down(fidelity)}. This is a statistic, not a proof."
+            f"No smaller model reached {fidelity} at confidence {confidence} on the {self.n_val} validation rows: the "
+            "original is returned and nothing is promised about any other."
         )
-    if status == MEASURED:
+
+    def promise(self, claim: str) -> str:
+        """What a summary prints: if the status is VALIDATED two short sentences with one number."""
+        if self.status != VALIDATED or self.fidelity is None:
+            return claim
+        share = rounded_down(100 - 100 * rest_of(self.fidelity))
         return (
-            f"{n_val - n_changed} of the {n_val} validation rows get {kept}. As rows of X_val were found in X_fit, "
-            "this is a measurement on these rows and promises nothing about future inputs."
+            f"A future input like your validation rows gets {self.kept} with probability at least {share}%. This is a "
+            "statistic, not a proof: an unlucky sample of rows can mislead it."
         )
-    return (
-        f"No smaller model reached {rounded_down(fidelity)} at confidence {rounded_down(confidence)} on the {n_val} "
-        "validation rows: the original is returned and nothing is promised about any other."
-    )
+
+    def evidence(self) -> list[str]:
+        """What the validation rows showed; nothing where nothing passed."""
+        if self.status == NOT_VALIDATED:
+            return []
+        counted = bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence)
+        unseen = self.confidence if self.status == VALIDATED else None
+        return [f"{counted}.", *segments_in_words(self.segments, unseen)]
+
+
+_MEASUREMENT = (
+    "As rows of X_val were found in X_fit, this is a measurement on these rows and promises nothing about future "
+    "inputs."
+)
+
+
+def overlap_in_words(overlap: float) -> str:
+    """Validation rows that X_fit holds too, in parentheses; empty without any."""
+    return f" ({percent_up(overlap)} of them occur in X_fit too)" if overlap > 0 else ""
 
 
 def loss_in_words(loss: str, loss_range: float | None = None) -> str:
@@ -594,31 +655,19 @@ def loss_claim(
     subject = loss_in_words(loss, loss_range)
     limit, below = rounded_up(max_loss), "below" if loss == "error" else "above"
     if status == NON_INFERIOR:
-        note = f" ({percent_up(overlap)} of them occur in X_fit too)" if overlap > 0 else ""
         return (
             f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation rows and their "
-            f"labels{note}, {subject} on future inputs that come independently from the same source is at most {limit} "
-            f"{below} the original's. This is a statistic, not a proof, and says nothing about single answers."
+            f"labels{overlap_in_words(overlap)}, {subject} on future inputs that come independently from the same "
+            f"source is at most {limit} {below} the original's. This is a statistic, not a proof, and says nothing "
+            "about single answers."
         )
     if status == MEASURED and before is not None and after is not None:
         old, new = (1 - before, 1 - after) if loss == "error" else (before, after)
-        return (
-            f"On the {n_val} validation rows, {subject} is {new:.4f} (original: {old:.4f}). As rows of X_val were "
-            "found in X_fit, this is a measurement on these rows and promises nothing about future inputs."
-        )
+        return f"On the {n_val} validation rows, {subject} is {new:.4f} (original: {old:.4f}). {_MEASUREMENT}"
     return (
         f"For no smaller model the {n_val} validation rows showed, at confidence {rounded_down(confidence)}, that "
         f"{subject} is at most {limit} {below} the original's: the original is returned and nothing is promised about "
         "any other."
-    )
-
-
-def statistic_in_short(kept: str, fidelity: float) -> str:
-    """What a summary prints if the status is VALIDATED: two short sentences with one number; the claim has the rest."""
-    share = rounded_down(100 - 100 * rest_of(fidelity))
-    return (
-        f"A future input like your validation rows gets {kept} with probability at least {share}%. This is a "
-        "statistic, not a proof: an unlucky sample of rows can mislead it."
     )
 
 
@@ -631,6 +680,24 @@ def bound_in_words(status: str, bound: float, n_changed: int, n_val: int, confid
         f"{changed}; taken alone, that puts the share that is kept at {decimals_down(bound)} or more with confidence "
         f"{rounded_down(confidence)}"
     )
+
+
+def segments_in_words(segments: Sequence[Segment], confidence: float | None) -> list[str]:
+    """A line each for those with the lowest bounds, and where the others are; none without any.
+
+    Without ``confidence``, where rows were seen before, there is no bound to speak of.
+    """
+    lowest = sorted(segments, key=lambda segment: segment.bound)[:_SHOWN_SEGMENTS]
+    lines = []
+    for segment in lowest:
+        line = f"Segment {segment.name}: {segment.n_changed} of {segment.n_rows} rows changed"
+        if confidence is not None:
+            line += f", {decimals_down(segment.bound)} or more kept (taken alone, confidence {confidence:g})"
+        lines.append(f"{line}.")
+    if len(segments) > len(lowest):
+        others = len(segments) - len(lowest)
+        lines.append(f"{others} more with higher bounds are in the record (compression.json).")
+    return lines
 
 
 def sql_claim(distance: float) -> str:
@@ -744,21 +811,16 @@ def statistic_offer(fidelity: float, confidence: float, kept: str) -> str:
     )
 
 
-def statement_claim(
-    status: str, statement: Mapping[str, Any], thresholds: Sequence[float], proved: str, *, keeps_class: bool = True
-) -> str:
-    """What is claimed of a scorer whose exits were tested on validation rows.
+def tested_scorer_claim(statement: Statement, proved: str, *, is_smaller: bool) -> str:
+    """What is claimed of a scorer that was tested on validation rows.
 
-    ``statement`` holds the numbers of the test, ``proved`` is the sentence of the proved scorer.
+    ``proved`` is the sentence of the proved scorer; ``is_smaller``: a smaller model was tested, not earlier exits.
     """
-    if status == NOT_VALIDATED and "compressed_digest" not in statement:
-        return (
-            f"No earlier exits reached {rounded_down(statement['fidelity'])} at confidence "
-            f"{rounded_down(statement['confidence'])} on the {statement['n_val']} validation rows: this is the proved "
-            f"scorer. {proved}"
-        )
-    kept = kept_answer(keeps_class, statement["tolerance"], thresholds)
-    counts = (statement["n_val"], statement["n_changed"])
-    return compression_claim(
-        status, kept, *counts, statement["fidelity"], statement["confidence"], statement["overlap"]
+    if statement.status != NOT_VALIDATED or is_smaller:
+        return statement.claim()
+    assert statement.fidelity is not None
+    return (
+        f"No earlier exits reached {rounded_down(statement.fidelity)} at confidence "
+        f"{rounded_down(statement.confidence)} on the {statement.n_val} validation rows: this is the proved scorer. "
+        f"{proved}"
     )

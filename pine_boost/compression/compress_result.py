@@ -23,16 +23,13 @@ from pine_boost.certificate.claims import (
     NOT_VALIDATED,
     VALIDATED,
     attack_claim,
-    bound_in_words,
     loss_measured,
     lossless_in_words,
 )
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
-from pine_boost.compression.attack import Attack
-from pine_boost.compression.goal import Goal, count_beyond, native_probabilities
-from pine_boost.compression.loss import ERROR, SQUARED, Loss
-from pine_boost.compression.proved_distance import prove_distance
-from pine_boost.compression.reading import Tables
+from pine_boost.compression.distance import Attack, prove_distance
+from pine_boost.compression.goal import ERROR, SQUARED, Goal, Loss, count_beyond, native_probabilities
+from pine_boost.compression.reading import Tables, find_segments
 from pine_boost.compression.record import (
     RECORD,
     CompressionRecord,
@@ -42,7 +39,6 @@ from pine_boost.compression.record import (
     rows_digest,
     saved_in_words,
 )
-from pine_boost.compression.segments import find_segments, segments_in_words
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.files import MODEL_LIMIT, read_limited
@@ -132,10 +128,7 @@ class CompressResult:
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
         r = self.record
-        lines = [self.headline(), self.promise()]
-        if r.status != NOT_VALIDATED:
-            lines.append(bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + ".")
-            lines += segments_in_words(r.segments, r.confidence if r.status == VALIDATED else None)
+        lines = [self.headline(), self.promise(), *r.statement.evidence()]
         if r.loss_before is not None and r.loss_after is not None:
             lines.append(loss_measured(r.loss, r.n_val, r.loss_before, r.loss_after, r.loss_range))
         if r.probability_shift:
@@ -179,7 +172,7 @@ class CompressResult:
         if self.original is None:
             raise InvalidInputError(_NO_ORIGINAL)
         try_in_child(self.original, self.compressed)  # a folder may be a stranger's
-        goal = Goal(self.original.forest, self.record.keeps_class, self.record.tolerance)
+        goal = Goal(self.original.forest, self.record.tolerance)
         before, after = goal.native_answers(self.original, X), goal.native_answers(self.compressed, X)
         return float((~goal.differ(before, after)).mean())
 

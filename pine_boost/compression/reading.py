@@ -1,27 +1,35 @@
-"""Read a model and two tables for compression.
+"""Read a model and two tables for compression, and count changed rows by segment.
 
 Raises for kinds whose leaves cannot be changed, for a missing tolerance, and for validation rows that were seen before.
+The bounds of segments hold one at a time, not all at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pine_boost.compression.segments import find_segments
+from pine_boost.compression.fixed_sequence import lower_bound
+from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.model.forest import Model
+from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.links import VOTES
 from pine_boost.native.child_process import try_in_child
 from pine_boost.options import AccelerateOptions, CompressOptions
 from pine_boost.parsers import read_model
+from pine_boost.tables.matrix import raw_values
+from pine_boost.tables.numbers import is_missing
 from pine_boost.tables.overlap import count_overlap, hashes_of
-from pine_boost.tables.rows import AnyRows, MemoryRows, open_rows
-from pine_boost.tables.schema import schema_of
+from pine_boost.tables.rows import AnyRows, MemoryRows, Rows, open_rows
+from pine_boost.tables.schema import InputSchema, schema_of
 
 _FEWEST_FIT_ROWS = 20
+_MOST_SEGMENTS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,3 +101,64 @@ def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions 
     # labels that do not fit are refused now and not after the search
     find_segments(options.segments, asked, schema, np.zeros(val.n_rows, bool), options.confidence)
     return Tables(fit, val, asked, overlap.share, overlap.is_evident)
+
+
+def find_segments(
+    given: Any, X_val: Any, schema: InputSchema, changed: npt.NDArray[np.bool_], confidence: float
+) -> tuple[Segment, ...]:
+    """Changed rows by segment, largest segments first; none without ``given``."""
+    if given is None:
+        return ()
+    named = given if isinstance(given, Mapping) else {"": given}
+    return count_segments({name: _labels(labels, X_val, schema) for name, labels in named.items()}, changed, confidence)
+
+
+def count_segments(
+    labels: Mapping[str, Iterable[Any]], changed: npt.NDArray[np.bool_], confidence: float
+) -> tuple[Segment, ...]:
+    """Changed rows by label, one label per row, for one or several named divisions of the rows."""
+    return tuple(
+        segment
+        for name, own in labels.items()
+        for segment in _count(
+            np.array([_name(label) for label in own]), changed, confidence, f"{name}: " if name else ""
+        )
+    )
+
+
+def _labels(given: Any, X_val: Any, schema: InputSchema) -> Iterable[Any]:
+    if isinstance(given, (str, int, np.integer)):
+        feature = schema.index_of(given if isinstance(given, str) else int(given))
+        rows = X_val if isinstance(X_val, Rows) else open_rows(X_val, schema, "X_val")
+        chunks = rows.map_values(partial(_cells, schema, feature))
+        return np.concatenate([np.zeros(0, dtype=str), *chunks])
+    return given  # type: ignore[no-any-return]  # one label per row, counted below
+
+
+def _cells(schema: InputSchema, feature: int, matrix: FloatArray) -> npt.NDArray[Any]:
+    return np.array([_name(value) for value in raw_values(matrix, schema)[:, feature]])
+
+
+def _name(label: Any) -> str:
+    return "missing" if is_missing(label) else str(label)
+
+
+def _count(labels: npt.NDArray[Any], changed: npt.NDArray[np.bool_], confidence: float, prefix: str) -> list[Segment]:
+    if len(labels) != len(changed):
+        raise InvalidInputError(
+            f"segments has {len(labels)} labels for {len(changed)} rows of X_val; pass one label "
+            "per row, a column of the table, or a mapping of such.",
+            option=("segments", "X_val"),
+        )
+    names, counts = np.unique(labels, return_counts=True)
+    if len(names) > _MOST_SEGMENTS:
+        raise InvalidInputError(
+            f"segments has {len(names)} different labels; at most {_MOST_SEGMENTS} are accepted. Group them first.",
+            option="segments",
+        )
+    segments = []
+    for index in np.argsort(-counts, kind="stable"):
+        n_rows, n_changed = int(counts[index]), int(changed[labels == names[index]].sum())
+        bound = lower_bound(n_changed, n_rows, confidence)
+        segments.append(Segment(f"{prefix}{names[index]}", n_rows, n_changed, bound))
+    return segments

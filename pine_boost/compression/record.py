@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,13 +19,12 @@ from pine_boost.certificate.claims import (
     NON_INFERIOR,
     NOT_VALIDATED,
     VALIDATED,
-    compression_claim,
+    Statement,
     distance_claim,
-    kept_answer,
     loss_claim,
-    statistic_in_short,
 )
-from pine_boost.compression.loss import COSTS, ERROR, LOSSES, SQUARED, Target
+from pine_boost.compression.fixed_sequence import Target
+from pine_boost.compression.goal import COSTS, ERROR, LOSSES, SQUARED
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
 from pine_boost.tables.rows import Rows
@@ -233,12 +232,14 @@ class CompressionRecord:
         """The accepted size that costs least; None if none was accepted."""
         return min((size for size in self.path if size.accepted), key=lambda size: size.cost, default=None)
 
+    @property
+    def statement(self) -> Statement:
+        """The numbers of the test."""
+        return Statement(**{entry.name: getattr(self, entry.name) for entry in fields(Statement)})
+
     def promise(self) -> str:
         """The claim in two short sentences."""
-        if self.status != VALIDATED or self.fidelity is None:
-            return self.claim
-        kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
-        return statistic_in_short(kept, self.fidelity)
+        return self.statement.promise(self.claim)
 
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""
@@ -251,10 +252,8 @@ class CompressionRecord:
                 )
             )
         if self.fidelity is not None and not (parts and self.status == NOT_VALIDATED):
-            kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
             status = VALIDATED if self.status == NON_INFERIOR else self.status
-            counts = (self.n_val, self.n_changed)
-            parts.append(compression_claim(status, kept, *counts, self.fidelity, self.confidence, self.overlap))
+            parts.append(replace(self.statement, status=status).claim())
         return " ".join(parts)
 
     def target(self) -> Target:

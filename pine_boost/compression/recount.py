@@ -14,10 +14,9 @@ import numpy as np
 
 from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED, bound_in_words, saved_remarks
 from pine_boost.certificate.consistency import require_interchangeable
+from pine_boost.compression.distance import prove_distance
 from pine_boost.compression.fixed_sequence import judge, lower_bound
-from pine_boost.compression.goal import Answers, Goal, count_beyond, native_probabilities
-from pine_boost.compression.loss import ERROR, Loss, read_loss
-from pine_boost.compression.proved_distance import prove_distance
+from pine_boost.compression.goal import ERROR, Answers, Goal, Loss, count_beyond, native_probabilities, read_loss
 from pine_boost.compression.record import CompressionRecord, labels_digest, read_record, rows_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.digest import forest_digest
@@ -155,7 +154,7 @@ def verify_compression(
             f"(keeps_class: {before.forest.decides}).",
             option="X_val",
         )
-    goal = Goal(before.forest, record.keeps_class, record.tolerance)
+    goal = Goal(before.forest, record.tolerance)
     loss = _read_labels(record, before, y_val, rows.n_rows)
     answers = (goal.native_answers(before, X_val), goal.native_answers(after, X_val))
     n_changed = int(goal.differ(*answers).sum())
@@ -330,7 +329,7 @@ def _attack_holds(record: CompressionRecord, before: Model, after: Model) -> boo
         return not record.attack_row
     if not record.keeps_class or not record.attack_starts or len(record.attack_row) != forest.n_features:
         return False
-    schema, space, goal = schema_of(forest), build_space(forest), Goal(forest, True, None)
+    schema, space, goal = schema_of(forest), build_space(forest), Goal(forest)
     row = np.array([[np.nan if value is None else value for value in record.attack_row]])
     states = space.states(row)
     found = forest.decision.distance(float_margins(forest, route(forest, space), states))

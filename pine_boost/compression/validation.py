@@ -16,8 +16,8 @@ import numpy as np
 
 from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.compression.fit import rescale
-from pine_boost.compression.fixed_sequence import judge, lower_bound
-from pine_boost.compression.loss import Loss, Target
+from pine_boost.compression.fixed_sequence import Target, judge, lower_bound
+from pine_boost.compression.goal import Loss
 from pine_boost.compression.path import Candidate, Task
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import WORK, TestedSize

@@ -13,8 +13,7 @@ from markupsafe import Markup
 from pine_boost.certificate.claims import NOT_VALIDATED, attack_claim, bound_in_words
 from pine_boost.compression.compress_result import CompressResult
 from pine_boost.compression.fixed_sequence import lower_bound
-from pine_boost.compression.goal import Answers, Goal, native_probabilities
-from pine_boost.compression.loss import ERROR
+from pine_boost.compression.goal import ERROR, Answers, Goal, native_probabilities
 from pine_boost.compression.record import CompressionRecord, TestedSize
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import decimals_down, rounded_up
@@ -50,7 +49,7 @@ def render_compression(result: CompressResult, X_val: Any = None) -> str:
             raise InvalidInputError("The rows of a compression report need the original model; pass it too.")
         try_in_child(result.original, result.compressed)
         before, after = (_ask(model, X_val, r) for model in (result.original, result.compressed))
-        changed = Goal(result.compressed.forest, r.keeps_class, r.tolerance).differ(before, after)
+        changed = Goal(result.compressed.forest, r.tolerance).differ(before, after)
         rows = _changed(result, before, after, changed) | {"classes": _classes(result, before, changed)}
     return render(
         "compression.html",
@@ -78,8 +77,8 @@ def render_compression(result: CompressResult, X_val: Any = None) -> str:
 def _ask(model: Model, X_val: Any, record: CompressionRecord) -> Answers:
     """Classes with their probabilities if the model gives any, or raw values."""
     if not record.keeps_class:
-        return Goal(model.forest, False, record.tolerance).native_answers(model, X_val)
-    classes = Goal(model.forest, True, None).native_answers(model, X_val).classes
+        return Goal(model.forest, record.tolerance).native_answers(model, X_val)
+    classes = Goal(model.forest).native_answers(model, X_val).classes
     return Answers(classes, native_probabilities(model, X_val))
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost import kernels
-from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_words, kept_answer, statistic_in_short
+from pine_boost.certificate.claims import NOT_VALIDATED, Statement
 from pine_boost.compression.record import Segment
-from pine_boost.compression.segments import segments_in_words
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.figures import SIZES, Figures, SideBySide, file_contents, is_quick, native_predict
@@ -32,20 +31,10 @@ class AccelerateResult:
     Attributes
     ----------
     scorer : FastScorer
-    status : str
-        ``"CERTIFIED"``: proved for every input. ``"VALIDATED"``: a statistic about future inputs, and ``"MEASURED"``
-        only about the rows at hand, as X_val overlaps X_fit. ``"NOT_VALIDATED"``: no earlier exits passed the test, so
-        the scorer is the proved one.
-    claim : str
-        The one sentence that may be said of the scorer.
-    work : float
-        Mean share of the trees that an input meets, on the rows that ``work_rows`` names.
-    work_rows : str
-        ``"X_fit"``, or ``"synthetic rows"`` drawn from the leaves where no data were given.
     seconds : float
         What building and proving took.
     facts : mapping
-        Digests, versions, and what else the manifest records.
+        Status, claim, work, digests, versions: what the manifest records.
     native : callable
         The native ``predict`` of the model that was given.
     sample : array
@@ -53,15 +42,35 @@ class AccelerateResult:
     """
 
     scorer: FastScorer
-    status: str
-    claim: str
-    work: float
-    work_rows: str
     seconds: float
     facts: Mapping[str, Any] = field(repr=False)
     original: Model = field(repr=False)
     native: Callable[[Any], Any] = field(repr=False)
     sample: Any = field(repr=False)
+
+    @property
+    def status(self) -> str:
+        """``"CERTIFIED"``, ``"VALIDATED"``, ``"MEASURED"`` or ``"NOT_VALIDATED"``.
+
+        CERTIFIED: proved for every input. VALIDATED: a statistic about future inputs. MEASURED: only about the rows at
+        hand, as X_val overlaps X_fit. NOT_VALIDATED: no earlier exits passed the test, so the scorer is the proved one.
+        """
+        return str(self.facts["status"])
+
+    @property
+    def claim(self) -> str:
+        """The one sentence that may be said of the scorer."""
+        return str(self.facts["claim"])
+
+    @property
+    def work(self) -> float:
+        """Mean share of the trees that an input meets, on the rows that ``work_rows`` names."""
+        return float(self.facts["work"])
+
+    @property
+    def work_rows(self) -> str:
+        """``"X_fit"``, or ``"synthetic rows"`` drawn from the leaves where no data were given."""
+        return str(self.facts["work_rows"])
 
     @cached_property
     def side_by_side(self) -> SideBySide:
@@ -142,23 +151,22 @@ class AccelerateResult:
             ]
         )
 
+    @property
+    def statement(self) -> Statement | None:
+        """The numbers of the test; None for a proved scorer."""
+        tested = self.facts.get("validation")
+        if tested is None:
+            return None
+        segments = [Segment(**segment) for segment in tested["segments"]]
+        return replace(Statement.of_scorer(self.status, tested, self.original.forest), segments=segments)
+
     def promise(self) -> str:
         """The claim, for a tested scorer in two short sentences."""
-        tested, forest = self.facts.get("validation"), self.original.forest
-        if tested is None or self.status != VALIDATED:
-            return self.claim
-        kept = kept_answer(forest.decides, tested["tolerance"], forest.decision.thresholds)
-        return statistic_in_short(kept, tested["fidelity"])
+        return self.claim if self.statement is None else self.statement.promise(self.claim)
 
     def _tested(self) -> list[str]:
         """What the validation rows showed; nothing for a proved scorer."""
-        tested = self.facts.get("validation")
-        if tested is None or self.status == NOT_VALIDATED:
+        if self.statement is None or self.status == NOT_VALIDATED:
             return []
-        counts = (tested["bound"], tested["n_changed"], tested["n_val"], tested["confidence"])
-        segments = [Segment(**segment) for segment in tested["segments"]]
-        return [
-            bound_in_words(self.status, *counts) + ".",
-            *segments_in_words(segments, tested["confidence"] if self.status == VALIDATED else None),
-            *(() if "compressed_digest" in tested else (_ALL_TREES,)),
-        ]
+        is_smaller = "compressed_digest" in self.facts["validation"]
+        return [*self.statement.evidence(), *(() if is_smaller else (_ALL_TREES,))]

@@ -13,7 +13,15 @@ import numpy as np
 
 from pine_boost import json_fields as f
 from pine_boost import kernels
-from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, SAVED_MODEL, VALIDATED, scorer_claim, statement_claim
+from pine_boost.certificate.claims import (
+    MEASURED,
+    NOT_VALIDATED,
+    SAVED_MODEL,
+    VALIDATED,
+    Statement,
+    scorer_claim,
+    tested_scorer_claim,
+)
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, Goal
 from pine_boost.compression.record import rows_digest
@@ -218,8 +226,8 @@ def _claim(parsed: Model, manifest: dict[str, Any]) -> str:
     proved = scorer_claim(forest, is_unordered=is_unordered(parsed), tolerance=tolerance)
     if status == CERTIFIED:
         return proved
-    validation, thresholds = manifest["facts"]["validation"], forest.decision.thresholds
-    return statement_claim(status, validation, thresholds, proved, keeps_class=forest.decides)
+    statement = Statement.of_scorer(status, manifest["facts"]["validation"], forest)
+    return tested_scorer_claim(statement, proved, is_smaller=_is_smaller(manifest))
 
 
 def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Iterator[str]:
@@ -243,7 +251,7 @@ def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Ite
 
 def _miscounts(parsed: Model, parts: ScorerParts, tested: dict[str, Any], rows: Rows, X_val: Any) -> Iterator[str]:
     """Numbers of the record that are not found again."""
-    goal = Goal(parsed.forest, parsed.forest.decides, tested["tolerance"])
+    goal = Goal(parsed.forest, tested["tolerance"])
     before = goal.native_answers(parsed, X_val)
     trees, scorer = kernels.bind(parts.flat, parts.native, parts.plan), FastScorer(replace(parts, prepare=None))
     classes, numbers = [], []

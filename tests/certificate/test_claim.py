@@ -12,16 +12,15 @@ import pytest
 from pine_boost import Certificate, InvalidInputError, prune_booster
 from pine_boost.certificate.claims import (
     VALIDATED,
+    Statement,
     bound_of,
     claim_of,
-    compression_claim,
     coverage_of,
     exception_of,
     headline_of,
     kept_answer,
     proof_of,
     rests_on,
-    statistic_in_short,
 )
 from pine_boost.model.digits import rounded_up
 from pine_boost.region.conformal import calibrate, coverage_floor
@@ -78,8 +77,8 @@ def test_no_probability_is_rounded_up(certified: Certificate) -> None:
 
 
 def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up() -> None:
-    kept = kept_answer(True, None, (0.3,))
-    text = compression_claim(VALIDATED, kept, 299, 0, 0.98999961, 0.94999961, overlap=9 / 299)
+    numbers = {"keeps_class": True, "n_val": 299, "n_changed": 0, "bound": 0.99, "overlap": 9 / 299}
+    text = Statement(VALIDATED, 0.98999961, 0.94999961, tolerance=None, thresholds=(0.3,), **numbers).claim()
     assert "the class by the threshold(s) 0.3 that the original gives it" in text
     assert "299 validation rows (3.02% of them occur in X_fit too)" in text
     assert "probability at least 0.989999." in text
@@ -88,12 +87,14 @@ def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up() 
 
 
 def test_the_printed_statistic_is_short_rounds_nothing_up_and_is_no_proof() -> None:
-    kept = kept_answer(True, None)
-    assert statistic_in_short(kept, 0.99) == (
+    numbers = {"keeps_class": True, "n_val": 299, "n_changed": 0, "bound": 0.99, "overlap": 0.0}
+    statement = Statement(VALIDATED, 0.99, 0.95, tolerance=None, thresholds=(), **numbers)
+    assert statement.promise("") == (
         "A future input like your validation rows gets the class that the original gives it with probability at least "
         "99%. This is a statistic, not a proof: an unlucky sample of rows can mislead it."
     )
-    assert "98.9999%" in statistic_in_short(kept, 0.98999961)
+    assert "98.9999%" in replace(statement, fidelity=0.98999961).promise("")
+    assert replace(statement, status="MEASURED").promise("the claim") == "the claim"
 
 
 def test_one_calibration_set_may_cover_less_than_one_minus_alpha() -> None:

@@ -16,7 +16,7 @@ def test_a_margin_on_the_cut_is_the_class_that_the_library_gives_it() -> None:
     """GradientBoosting predicts class 1 at a margin of 0: only the move below changes it."""
     X, y = make_table(3, missing=False)
     native = ensemble.GradientBoostingClassifier(n_estimators=2, random_state=0).fit(X, y > 0)
-    goal = Goal(read_model(native).forest, True, None)
+    goal = Goal(read_model(native).forest)
     before, after = np.zeros((2, 1)), np.array([[0.5], [-0.5]])
     assert goal.changed(before, after).tolist() == [False, True]
     assert goal.changed(after, before).tolist() == [False, True]

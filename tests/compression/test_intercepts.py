@@ -70,7 +70,7 @@ def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name: str, size
     y = random.random(1500) < 1 / (1 + np.exp(1.5 - X[:, 0] - 0.6 * X[:, 1] + 0.4 * X[:, 2]))
     native = getattr(ensemble, name)(random_state=0, **size).fit(X, y)
     forest = read_model(native).forest
-    goal = Goal(forest, True, None)
+    goal = Goal(forest)
     space = build_space(forest)
     trees = route(forest, space)
     subtrees = forest_subtrees(forest)

@@ -12,8 +12,7 @@ from scipy.stats import multinomial
 
 import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError
-from pine_boost.compression.fixed_sequence import judge
-from pine_boost.compression.loss import SHARES_OF_LEVEL, Target, bet, most_lost
+from pine_boost.compression.fixed_sequence import SHARES_OF_LEVEL, Target, bet, judge, most_lost
 from pine_boost.compression.record import TestedSize as Size
 from pine_boost.compression.record import read_record
 from pine_boost.json_fields import digest_of

@@ -58,7 +58,7 @@ def test_margins_of_the_original_shape_are_the_native_ones(case: Any) -> None:
 
 def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> None:
     model, X, space, trees, subtrees = case
-    goal, original = Goal(model.forest, True, None), original_shape(model.forest, subtrees)
+    goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
     states, fit = space.states(X), FitRows(MemoryRows(X.astype(np.float64)), space)
     rows = draw_rows(goal, trees, original, fit, 0, Budget.of(), n_points=1000)
     equations = build_equations(goal, rows.fitted)
@@ -103,7 +103,7 @@ def test_a_path_takes_larger_steps_where_time_is_short(monkeypatch: pytest.Monke
 
 def test_fewer_rows_are_drawn_where_time_is_short(case: Any) -> None:
     model, X, space, trees, subtrees = case
-    goal, original = Goal(model.forest, True, None), original_shape(model.forest, subtrees)
+    goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
     fit = FitRows(MemoryRows(X.astype(np.float64)), space)
     few = draw_rows(goal, trees, original, fit, 0, Budget.of(1e-4))
     many = draw_rows(goal, trees, original, fit, 0, Budget.of(3600.0))
@@ -119,7 +119,7 @@ def _intercepts(equations: Any, shape: Any) -> int:
 
 def test_equations_are_distances_to_the_decision(case: Any) -> None:
     model, X, space, trees, subtrees = case
-    goal, original = Goal(model.forest, True, None), original_shape(model.forest, subtrees)
+    goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
     leaves = trees.leaves(space.states(X))
     values = margins(original, model.forest, leaves)
     equations = build_equations(goal, Points(leaves, values, np.ones(len(X))))

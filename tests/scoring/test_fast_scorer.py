@@ -234,8 +234,14 @@ def test_speedup_on_frames_with_and_without_categories():
 def test_the_headline_says_how_many_trees_an_input_visits():
     result = pine_boost.accelerate_booster(built("xgb binary")[0])
     n_trees = result.original.forest.n_trees
-    assert replace(result, work=0.37).headline().startswith(f"CERTIFIED: {n_trees} trees; a typical input visits ")
-    assert replace(result, work=1.0).headline().endswith("visits all of them (synthetic rows).")
+    assert (
+        replace(result, facts={**result.facts, "work": 0.37})
+        .headline()
+        .startswith(f"CERTIFIED: {n_trees} trees; a typical input visits ")
+    )
+    assert (
+        replace(result, facts={**result.facts, "work": 1.0}).headline().endswith("visits all of them (synthetic rows).")
+    )
 
 
 def test_a_feature_with_more_thresholds_than_a_bin_has_values():

@@ -95,7 +95,7 @@ def test_levels_stop_at_the_first_that_fails(boosted: Any) -> None:
 def test_stages_are_nested_prefixes_of_the_order(boosted: Any) -> None:
     model, X_fit, X_val, _ = boosted
     parsed = read_model(model)
-    task = set_up(Goal(parsed.forest, True, None), "trees", MemoryRows(X_fit), 0, Budget.of())
+    task = set_up(Goal(parsed.forest), "trees", MemoryRows(X_fit), 0, Budget.of())
     stages = build_stages(task, Budget.of())
     assert sorted(stages.order) == list(range(40))
     for count, shape in zip(stages.counts, stages.shapes, strict=True):

@@ -1,9 +1,10 @@
-"""How far from its decision the original can be on an input whose class a smaller model changes, for every input.
+"""How far from its decision the original can be on an input whose class a smaller model changes.
 
-The one thing about a compression that is proved; it is reported beside the statistic and is no part of it. Let f and g
-be the sides of the original and the smaller model. On a changed input g is at most its rounding error, so for every
-weight w >= 0: f <= (f - w g) + w * (rounding of g). The first part is at most the sum over trees of its largest leaf
-value. Which trees are compared makes the distance tight, never wrong.
+An attack, a local search from rows of X_fit within their plausible region, finds such inputs and is no bound: there may
+be others farther away. What is proved holds for every input and is reported beside the statistic. Let f and g be the
+sides of the original and the smaller model. On a changed input g is at most its rounding error, so for every weight
+w >= 0: f <= (f - w g) + w * (rounding of g). The first part is at most the sum over trees of its largest leaf value.
+Which trees are compared makes the distance tight, never wrong.
 """
 
 from __future__ import annotations
@@ -16,18 +17,112 @@ from itertools import pairwise
 
 import numpy as np
 
+from pine_boost.budget import SHARES, Budget
 from pine_boost.certificate.tree_matching import require_same_reading, same_splits
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.path import Task
+from pine_boost.compression.shape import Shape, margins
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model import exact
-from pine_boost.model.forest import Forest, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray
+from pine_boost.model.routing import route
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import questions_of
+from pine_boost.region.scores.fit_score import fit_score
+from pine_boost.tables.rows import AnyRows
 
+_N_STARTS = 200
+_N_ROUNDS = 80
+_PLAUSIBLE = 0.95  # quantile of the scores of X_fit within which an input is plausible
+_MOST_CELLS = 40_000_000  # rows x trees in all: a second or two
+_MOST_FIT_ROWS = 20_000
+_ROWS_PER_SECOND = 1_000  # of limited time: fitting the score cannot be interrupted
+_LEAST_SECONDS = 0.5
 _DIGITS = 6  # significant ones that are kept, rounded up
 _WEIGHT_UNIT = 8  # weights are multiples of 1 / _WEIGHT_UNIT
 _WEIGHTS = tuple(range(17))  # 0 gives the largest margin that the original can have
 _MOST_PAIRS = 2_000_000  # pairs of leaves
 _MOST_SUMS = 100_000_000  # pairs of leaves x questions x weights: a second
+
+
+@dataclass(frozen=True, eq=False)
+class Attack:
+    """What the attack found.
+
+    Attributes
+    ----------
+    n_starts : int
+        Rows of X_fit that it started from.
+    distance : float or None
+        Of the farthest input found whose class changes, from the original's decision in margin;
+        None: none was found.
+    row : float64 (n_features,) or None
+        That input, categories as codes.
+    """
+
+    n_starts: int
+    distance: float | None
+    row: FloatArray | None
+
+
+def attack(task: Task, smaller: Shape | None, fit: AnyRows, seed: int, budget: Budget) -> Attack | None:
+    """Climb from rows of X_fit; None for models without classes, without a smaller one or time."""
+    if smaller is None or not task.goal.keeps_class or budget.is_over:
+        return None
+    n_most = _MOST_FIT_ROWS
+    if budget.is_limited:
+        budget = budget.share(SHARES["attack"])
+        if budget.remaining < _LEAST_SECONDS:
+            return None
+        n_most = int(min(n_most, _ROWS_PER_SECOND * budget.remaining))
+    random = np.random.default_rng([seed, 3])
+    some = fit.take(np.sort(random.permutation(fit.n_rows)[:n_most]))
+    forest = task.goal.forest
+    score = fit_score("chow-liu", forest, some, n_bins=4, random_state=seed)
+    trees = route(forest, score.space)
+    goal = Goal(forest)
+
+    def compare(states: Int32Array) -> tuple[FloatArray, BoolArray]:
+        """Distance of the original from its decision, and whether the class changes."""
+        leaves = trees.leaves(states)
+        before = margins(task.original, forest, leaves)
+        return goal.distances(before), goal.changed(before, margins(smaller, forest, leaves))
+
+    def height(states: Int32Array) -> FloatArray:
+        """The distance where the class changes; below 0, nearer is higher, where it does not."""
+        distance, changed = compare(states)
+        return np.where(changed, distance, -distance)
+
+    states = score.space.states(some)
+    fit_scores = score.tables.score(states)
+    limit = np.quantile(fit_scores, _PLAUSIBLE)
+    inside = np.flatnonzero(fit_scores <= limit)
+    distance, _ = compare(states[inside])
+    starts = inside[np.argsort(distance, kind="stable")[:_N_STARTS]]
+    points = states[starts].copy()
+    best = height(points)
+    n_rounds = int(min(_N_ROUNDS, _MOST_CELLS // (len(points) * trees.n_trees) + 1))
+    for _ in range(n_rounds):
+        if budget.is_over:
+            break
+        moved = _moved(points, states, random)
+        found = np.where(score.tables.score(moved) <= limit, height(moved), -np.inf)
+        better = found > best
+        points[better], best[better] = moved[better], found[better]
+    top = int(np.argmax(best))
+    if best[top] <= 0:
+        return Attack(len(starts), None, None)
+    row = score.space.representative(points[top : top + 1])[0]
+    return Attack(len(starts), float(best[top]), row)
+
+
+def _moved(points: Int32Array, seen: Int32Array, random: np.random.Generator) -> Int32Array:
+    """One feature of each point takes the state it has in some row of X_fit."""
+    moved = points.copy()
+    every = np.arange(len(points))
+    feature = random.integers(0, points.shape[1], len(points))
+    moved[every, feature] = seen[random.integers(0, len(seen), len(points)), feature]
+    return moved
 
 
 @dataclass(frozen=True)
@@ -54,21 +149,8 @@ def prove_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -
     found = exact_distance(original, smaller, compared)
     if found is None:
         return None
-    rounded = ClassDistance(rounded_up(found.distance), rounded_up(found.largest))
-    if not rounded.says_something:
-        return None
-    return ProvedDistance(float(rounded.distance), float(rounded.largest), tuple(compared))
-
-
-def exact_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ClassDistance | None:
-    """The exact distance; None too for models that do not read inputs alike."""
-    try:
-        require_same_reading(original, smaller)
-    except CertificateMismatch:
-        return None
-    if len(original.decision.cuts) != len(smaller.decision.cuts):
-        return None
-    return class_distance(original, smaller, compared)
+    distance, largest = map(rounded_up, found)
+    return ProvedDistance(float(distance), float(largest), tuple(compared)) if distance < largest else None
 
 
 def rounded_up(number: Fraction) -> Fraction:
@@ -81,32 +163,18 @@ def rounded_up(number: Fraction) -> Fraction:
     return Fraction(rounded if rounded >= number else float((n_steps + 1) * step))
 
 
-@dataclass(frozen=True)
-class ClassDistance:
-    """Beyond ``distance`` no class changes; ``largest`` is the largest distance the original can have."""
+def exact_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> tuple[Fraction, Fraction] | None:
+    """The smallest distance that one of the weights proves, and the largest that the original can have.
 
-    distance: Fraction
-    largest: Fraction
-
-    @property
-    def says_something(self) -> bool:
-        """Whether the original can be farther from its decision, as far as its leaves show."""
-        return self.distance < self.largest
-
-
-def class_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ClassDistance | None:
-    """The smallest distance that one of the weights proves.
-
-    None for models without classes, if it would take too long, or if ``compared`` does not name a tree of the
-    original for each tree of the smaller model that splits.
-
-    Parameters
-    ----------
-    original, smaller : Forest
-        They must read inputs the same way (`require_same_reading`) and have equally many cuts.
-    compared : sequence of int
-        The original's tree to compare with, for every tree of the smaller model that splits, in ascending order.
+    None for models without classes or that do not read inputs alike, if it would take too long, or if ``compared``
+    does not name a tree of the original for each tree of the smaller model that splits, in ascending order.
     """
+    try:
+        require_same_reading(original, smaller)
+    except CertificateMismatch:
+        return None
+    if len(original.decision.cuts) != len(smaller.decision.cuts):
+        return None
     questions = questions_of(original)
     if not questions or not _names_trees(original, smaller, compared):
         return None
@@ -138,7 +206,7 @@ def class_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -
         distances.append(min(tried))
         reaches.append(tried[0])
     least = Fraction(original.decision.guard)  # nearer to the cut, the original's class is not certain
-    return ClassDistance(max(least, *distances), max(reaches))
+    return max(least, *distances), max(reaches)
 
 
 def _rounding(original: Forest, smaller: Forest, scale: int) -> tuple[Fraction, Fraction]:
