@@ -27,7 +27,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import BINOMIAL_ERROR
 from pine_boost.model.forest import FloatArray, IntArray
 
-# Before the first failure of the sequence, and after it. Simulated by benchmarks/levels.py (Spambase, PoL, JM1, seed 0,
+# Before the first failure of the sequence, and after it. Simulated (Spambase, PoL, JM1, seed 0,
 # max_loss 0.005): 29.7 % of the leaves gone, 30.4 with one test of the whole level, 26.7 with halves. Going on after a
 # failure costs little here and gains nothing in the mean; draws differ slightly less.
 SHARES_OF_LEVEL = (0.9, 0.1)
@@ -120,7 +120,7 @@ def allowances(n_rows: int, fidelity: float, confidence: float) -> tuple[int, ..
     `allowed` rows change, which is below ``1 - confidence`` because counts are whole numbers. What
     is missing to it is the level of the second test; without room for one there is only the first.
 
-    Simulated by benchmarks/levels.py (Spambase, PoL, JM1, seed 0): 48.5 % of the leaves gone, 46.7
+    Simulated (Spambase, PoL, JM1, seed 0): 48.5 % of the leaves gone, 46.7
     with the first test alone, 45.6 with 0.7 and 0.3 of the level, 47.6 with halves, 42.9 with four
     quarters; the smallest candidate that passes by itself, which promises nothing, would give 52.2.
     """
