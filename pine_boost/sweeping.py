@@ -467,8 +467,7 @@ def _outwards(plan: SweepPlan) -> Iterator[Answered]:
         start = state.warm_start()
     larger: SearchResult | None = None
     for region, state, seconds in reversed(explored):
-        larger = finish(state, plan.budget.with_effort(_EFFORT), larger)
-        larger = replace(larger, seconds=seconds + larger.seconds)
+        larger = finish(state, plan.budget.with_effort(_EFFORT).after(seconds), larger)
         yield region, state.problem, larger
 
 

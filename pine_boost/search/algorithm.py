@@ -74,7 +74,7 @@ def search(
     budget = budget or Budget.of()
     state = explore(problem, fit_states, budget, options, known, units_budget)
     prove_lower_bound(state)
-    return replace(finish(state, budget), seconds=budget.clock)
+    return finish(state, budget)
 
 
 def explore(
@@ -202,13 +202,12 @@ def prove_lower_bound(state: SearchState) -> None:
 
 
 def finish(state: SearchState, budget: Budget, larger: SearchResult | None = None) -> SearchResult:
-    """Prove twice what was found, and return the result; its ``seconds`` are those spent here.
+    """Prove twice what was found, and return the result.
 
     ``larger`` is the result for a larger region (a smaller alpha): what was proved there holds
     here, and if this search found nothing smaller, that model is the answer. After Ctrl-C only a
     moment is left; another Ctrl-C ends that too.
     """
-    started = time.monotonic()
     best = state.best
     if larger is not None:
         best.adopt(larger.best, larger.undecided)
@@ -235,7 +234,7 @@ def finish(state: SearchState, budget: Budget, larger: SearchResult | None = Non
         rows=len(state.constraints),
         ended=frozenset(ended),
         undecided=best.undecided,
-        seconds=time.monotonic() - started,
+        seconds=budget.clock,
         history=tuple(best.history),
         bound=best.bound,
         fit=state.constraints.fit,

@@ -194,14 +194,8 @@ class NearWriter:
             return None
         shape = build_shape(state.columns, self._splits, kept)
         weights = self._nearest(state, shape)
-        pruned = (
-            None
-            if weights is None
-            else to_grid(state.problem, shape.columns, weights, state.constraints.fit, scale=1.0)
-        )
-        if pruned is None or state.constraints.loses(pruned):
-            return None
-        return self._splits.collapse(pruned, kept)
+        pruned = None if weights is None else state.on_grid(shape.columns, weights, scale=1.0)
+        return None if pruned is None else self._splits.collapse(pruned, kept)
 
     def _nearest(self, state: SearchState, shape: CollapsedTrees) -> Weights | None:
         """The values closest to the base's that keep every row with some room."""

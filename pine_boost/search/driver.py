@@ -65,8 +65,7 @@ def search_stages(
     if not state.ended - {StopReason.EFFORT} and not state.is_late():
         return search_leaves_at_once(state, budget)
     prove_lower_bound(state)
-    found = replace(finish(state, budget), seconds=budget.clock)
-    return search_leaves(problem, fit_states, found, budget, options)
+    return search_leaves(problem, fit_states, finish(state, budget), budget, options)
 
 
 def search_regions(

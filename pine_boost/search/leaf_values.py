@@ -21,7 +21,7 @@ from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import ask, finish, prove_lower_bound, run
 from pine_boost.search.constraints import Constraints, DistinctFitRows
-from pine_boost.search.grid_rounding import native_scale, probability_shift, to_grid
+from pine_boost.search.grid_rounding import native_scale, probability_shift
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import LinearProgram, RowPool, Solver, WeightProgram, Weights
 from pine_boost.search.lp_columns import Columns, Support, leaf_columns, renamed
@@ -48,12 +48,12 @@ def search_leaves_at_once(units: SearchState, budget: Budget) -> SearchResult:
         _run_stages(state, units.constraints.states)
         result = finish(state, budget)
         if result.n_kept < n_before:
-            return replace(result, reweight="leaf", seconds=budget.clock)
+            return replace(result, reweight="leaf")
         units.best.take_over(state.best)
         units.ended.update(state.ended & {StopReason.TIME, StopReason.INTERRUPTED})
         is_late = StopReason.TIME in result.ended
     prove_lower_bound(units)
-    found = replace(finish(units, budget), seconds=budget.clock)
+    found = finish(units, budget)
     return found.with_ends(StopReason.TIME) if is_late else found
 
 
@@ -95,7 +95,7 @@ def go_on(
         return start
     state.best.adopt(start.best, found.undecided)
     run_stages(state, start.points)
-    return start.followed_by(replace(finish(state, budget), seconds=budget.clock))
+    return start.followed_by(finish(state, budget))
 
 
 def _run_stages(state: SearchState, points: States | None) -> None:
@@ -218,13 +218,11 @@ def _bounding(state: SearchState) -> Iterator[Proposal]:
 
 def _write_near(state: SearchState) -> PrunedForest | None:
     """A model close to the original on the units of the best one."""
-    support, constraints = state.best.support, state.constraints
+    support = state.best.support
     weights = state.pruner.solve(support, records=False)
     if weights is None:
         return None
-    return nearest_leaves(
-        state.problem, state.columns, constraints.program, support, weights, constraints.fit, state.budget
-    )
+    return nearest_leaves(state, state.columns, state.constraints.program, support, weights)
 
 
 _ROOM = 0.25  # of the widest margin that these trees can keep on all rows
@@ -234,18 +232,13 @@ _MOST_PASSES = 60
 
 
 def nearest_leaves(
-    problem: Problem,
-    columns: Columns,
-    program: WeightProgram,
-    support: Support,
-    weights: Weights,
-    fit: DistinctFitRows,
-    budget: Budget,
+    state: SearchState, columns: Columns, program: WeightProgram, support: Support, weights: Weights
 ) -> PrunedForest | None:
-    """The model closest to the original on a support, or None.
+    """The model closest to the original on a support, or None if rounding to the grid breaks a row.
 
-    ``weights`` solve the ``program`` of these ``columns``. Rounding to the grid may break a row.
+    ``weights`` solve the ``program`` of these ``columns``.
     """
+    problem, fit = state.problem, state.constraints.fit
     scale = native_scale(problem, columns, weights, fit)
     if scale is None:
         return None
@@ -260,12 +253,12 @@ def nearest_leaves(
     least = np.asarray(_ROOM * scale * weights.value * program.strict, dtype=np.float64)
     rows = csr_matrix(program.rows[:, kept]), program.free_rows, least
     wanted = Weights(target, free, 1.0)
-    found = closest_values(problem, rows, renamed(program.order, place), wanted, counts, budget)
+    found = closest_values(problem, rows, renamed(program.order, place), wanted, counts, state.budget)
     if found is None:
         return None
     values = np.zeros(columns.n_columns)
     values[kept] = found[0].weights
-    return to_grid(problem, columns, replace(found[0], weights=values), fit, scale=1.0)
+    return state.on_grid(columns, replace(found[0], weights=values), scale=1.0)
 
 
 def closest_values(
@@ -373,7 +366,7 @@ def polish(state: SearchState, write: Callable[[], PrunedForest | None]) -> Iter
         if state.is_late():
             state.prove_twice()
         pruned = write()
-        if pruned is None or state.constraints.loses(pruned):
+        if pruned is None:
             return
         if probability_shift(state.problem, pruned, fit).brier >= known.brier:
             return

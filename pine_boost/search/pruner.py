@@ -6,17 +6,15 @@ hold for the whole run, since rows only ever grow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
 from pine_boost.budget import Budget
-from pine_boost.model.exact import PROGRAM_NOISE, SMALLEST_VALUE
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import Units
 from pine_boost.search.constraints import Constraints
-from pine_boost.search.lp import Exclusion, WeightProgram, Weights
+from pine_boost.search.lp import Exclusion, Weights
 from pine_boost.search.lp_columns import Support
 
 Cuts = Mapping[Units, IntArray]
@@ -42,9 +40,6 @@ class Pruner:
         everything = frozenset(range(self.n_units))
         self.cuts: dict[Units, IntArray] = {everything: np.zeros(0, dtype=np.int64)}
         self.cuts.update(cuts or {})
-        self._known = LpCache(constraints.program)
-        for cut in self.cuts:
-            self._known.add_cut(cut)
         self._last: tuple[bytes, int, Weights | Exclusion] | None = None
         self._eliminated = -1  # rows of the program at the last elimination
 
@@ -66,9 +61,12 @@ class Pruner:
             return self._last[2]
         result = program.solve(support, self.budget)
         self._last = key, len(program.rows), result
-        if isinstance(result, Weights):
-            self._known.add_winner(self.support_of(result), result)
         return result
+
+    def misses_a_cut(self, support: Support) -> bool:
+        """Whether a cut excludes a support."""
+        kept = set(np.flatnonzero(support).tolist())
+        return any(cut.isdisjoint(kept) for cut in self.cuts)
 
     def exclusion(self, support: Support) -> IntArray:
         """The rows that exclude a support; none if it is enough."""
@@ -125,7 +123,7 @@ class Pruner:
             unit = self._next_unit(weights, open_units, random)
             trial = support.copy()
             trial[unit] = False
-            result = None if self._known.loses(trial) else self.solve(trial, records=records)
+            result = None if self.misses_a_cut(trial) else self.solve(trial, records=records)
             if result is None:
                 needed[unit] = True
             else:
@@ -195,8 +193,7 @@ class Pruner:
             if frozenset([int(unit)]) not in self.cuts:
                 support = np.ones(self.n_units, dtype=bool)
                 support[unit] = False
-                wins = self._known.wins(support) or self.solve(support) is not None
-                if wins and not to_the_end:
+                if self.solve(support) is not None and not to_the_end:
                     return
 
     def strengthen(self, support: Support, seed: int) -> None:
@@ -215,86 +212,11 @@ class Pruner:
             trial = np.ones(self.n_units, dtype=bool)
             trial[cut.units] = False
             trial[unit] = True
-            grown = None if self._known.wins(trial) else self._solve(trial)
+            grown = self._solve(trial)
             if isinstance(grown, Exclusion):
                 cut = grown
         self._record(cut)
 
     def _record(self, excluded: Exclusion) -> None:
         key = frozenset(int(unit) for unit in excluded.units)
-        if key not in self.cuts:
-            self.cuts[key] = excluded.rows
-            self._known.add_cut(key)
-
-
-_MOST_WINNERS = 256
-
-
-def bits(support: Support) -> int:
-    """A set of units as the bits of an integer."""
-    return int.from_bytes(np.packbits(support, bitorder="little").tobytes(), "little")
-
-
-def unit_bits(units: Iterable[int]) -> int:
-    """The same for a list of units."""
-    whole = 0
-    for unit in units:
-        whole |= 1 << unit
-    return whole
-
-
-@dataclass(eq=False)
-class _Winner:
-    units: int
-    weights: Weights
-    n_rows: int  # rows against which it was checked
-
-
-class LpCache:
-    """Sets of units whose outcome follows from earlier solves of a program.
-
-    A set is enough if it contains one that is; that one is checked against every row that joined
-    since. A set is excluded if it misses a cut.
-    """
-
-    def __init__(self, program: WeightProgram) -> None:
-        self._program = program
-        self._winners: list[_Winner] = []
-        self._cuts: list[int] = []
-
-    def add_cut(self, units: Iterable[int]) -> None:
-        """At least one of these units is needed."""
-        self._cuts.append(unit_bits(units))
-
-    def add_winner(self, support: Support, weights: Weights) -> None:
-        """Weights on the units of a support that keep every row."""
-        units = bits(support)
-        kept = [w for w in self._winners if units & ~w.units]  # supersets add nothing
-        if all(w.units & ~units for w in kept):
-            kept.append(_Winner(units, weights, len(self._program.rows)))
-        self._winners = kept[-_MOST_WINNERS:]
-
-    def loses(self, support: Support) -> bool:
-        """Whether a known cut excludes the set."""
-        units = bits(support)
-        return any(not cut & units for cut in self._cuts)
-
-    def wins(self, support: Support) -> bool:
-        """Whether weights on some of these units are known to keep every row."""
-        units = bits(support)
-        for winner in [w for w in self._winners if not w.units & ~units]:
-            if self._still_wins(winner):
-                return True
-            self._winners.remove(winner)
-        return False
-
-    def _still_wins(self, winner: _Winner) -> bool:
-        program, first = self._program, winner.n_rows
-        if first < len(program.rows):
-            found = winner.weights
-            sides = program.rows[first:] @ found.weights + program.free_rows[first:] @ found.free
-            least = np.where(program.strict[first:], SMALLEST_VALUE, -PROGRAM_NOISE)
-            if (sides < least).any():
-                return False
-            winner.n_rows = len(program.rows)
-        return True
+        self.cuts.setdefault(key, excluded.rows)

@@ -22,7 +22,7 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import Constraints, distinct_fit_rows
 from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.local_search import boundary_walks, wander
-from pine_boost.search.lp import Weights
+from pine_boost.search.lp import WeightProgram, Weights
 from pine_boost.search.lp_columns import Columns, Support, build_columns
 from pine_boost.search.oracle import Oracle, Verdict
 from pine_boost.search.pruner import Pruner
@@ -126,15 +126,21 @@ class SearchState:
         weights = self.pruner.solve(support)
         if weights is None:
             raise ExcludedError
-        pruned = self.on_grid(weights)
+        return self.round(self.columns, self.constraints.program, support, weights)
+
+    def round(
+        self, columns: Columns, program: WeightProgram, support: Support, weights: Weights
+    ) -> PrunedForest | None:
+        """A solution of a program on the grid, or the one with the widest margin; None if both break a row."""
+        pruned = self.on_grid(columns, weights)
         if pruned is None:
-            widest = self.constraints.program.widest(support, self.budget)
-            pruned = None if widest is None else self.on_grid(widest)
+            widest = program.widest(support, self.budget)
+            pruned = None if widest is None else self.on_grid(columns, widest)
         return pruned
 
-    def on_grid(self, weights: Weights) -> PrunedForest | None:
-        """Weights rounded to the grid, or None if that breaks a row."""
-        pruned = to_grid(self.problem, self.columns, weights, self.constraints.fit)
+    def on_grid(self, columns: Columns, weights: Weights, scale: float | None = None) -> PrunedForest | None:
+        """Weights of columns rounded to the grid, or None if that breaks a row."""
+        pruned = to_grid(self.problem, columns, weights, self.constraints.fit, scale=scale)
         return None if pruned is None or self.constraints.loses(pruned) else pruned
 
     def learn(self, pruned: PrunedForest, verdict: Verdict) -> int:

@@ -20,7 +20,6 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Subtrees, forest_subtrees, trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import Problem
-from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.leaf_values import nearest_leaves
 from pine_boost.search.lp import (
     LinearProgram,
@@ -240,15 +239,8 @@ class Collapser:
             return None
         if weights is None:
             raise ExcludedError
-        pruned = self._on_grid(state, shape, weights)
-        if pruned is None:
-            widest = shape.program.widest(shape.support, state.budget)
-            pruned = None if widest is None else self._on_grid(state, shape, widest)
-        return pruned
-
-    def _on_grid(self, state: SearchState, shape: CollapsedTrees, weights: Weights) -> PrunedForest | None:
-        pruned = to_grid(state.problem, shape.columns, weights, state.constraints.fit)
-        return self._collapsed(state, pruned, shape.kept)
+        pruned = state.round(shape.columns, shape.program, shape.support, weights)
+        return None if pruned is None else self.splits.collapse(pruned, kept)
 
     def write_near(self, state: SearchState, kept: Kept) -> PrunedForest | None:
         """The same with values close to the original's, or None."""
@@ -256,15 +248,8 @@ class Collapser:
         weights = shape.solve(state, self._program.active)
         if weights is None:
             return None
-        pruned = nearest_leaves(
-            state.problem, shape.columns, shape.program, shape.support, weights, state.constraints.fit, state.budget
-        )
-        return self._collapsed(state, pruned, kept)
-
-    def _collapsed(self, state: SearchState, pruned: PrunedForest | None, kept: Kept) -> PrunedForest | None:
-        if pruned is None or state.constraints.loses(pruned):
-            return None
-        return self.splits.collapse(pruned, kept)
+        pruned = nearest_leaves(state, shape.columns, shape.program, shape.support, weights)
+        return None if pruned is None else self.splits.collapse(pruned, kept)
 
     def _shape_of(self, state: SearchState, kept: Kept) -> CollapsedTrees:
         if self._shape is None or not np.array_equal(self._shape.kept, kept):

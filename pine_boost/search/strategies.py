@@ -14,7 +14,6 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.bound import hitting_set
 from pine_boost.proof.minsum import cheapest_leaves
-from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.lower_bound import small_cover
 from pine_boost.search.lp import Weights
 from pine_boost.search.lp_columns import Support
@@ -309,8 +308,5 @@ def _without(state: SearchState, dropped: IntArray, middle: FloatArray) -> Prune
         cuts = forest.decision.cuts
         free[0] -= cuts[0]
         free[1:] = cuts[-1] - cuts[0]
-    solution = Weights(weights, free, 1.0)
-    pruned = to_grid(problem, columns, solution, state.constraints.fit, scale=1.0)
-    if pruned is None or state.constraints.loses(pruned):
-        return None
-    return None if len(state.constraints.lost_fit_rows(pruned, state.budget)) else pruned
+    pruned = state.on_grid(columns, Weights(weights, free, 1.0), scale=1.0)
+    return None if pruned is None or len(state.constraints.lost_fit_rows(pruned, state.budget)) else pruned

@@ -13,9 +13,8 @@ from pine_boost.budget import Budget, Effort
 from pine_boost.proof.bound import fewest_units, hitting_set, minimal_cuts
 from pine_boost.search import algorithm, strategies
 from pine_boost.search.lower_bound import small_cover
-from pine_boost.search.lp import WeightProgram, Weights
 from pine_boost.search.lp_columns import Support
-from pine_boost.search.pruner import LpCache, Pruner
+from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal, ProposalStatus
 from tests.support.bruteforce import (
@@ -316,26 +315,12 @@ def _set(*units: int) -> Support:
     return np.isin(np.arange(4), units)
 
 
-def test_winners_are_checked_against_rows_that_joined_later() -> None:
-    program = WeightProgram(np.arange(4), 0)
-    program.add_rows(np.array([[1.0, 0.0, 0.0, 0.0]]), np.zeros((1, 0)), True)
-    known = LpCache(program)
-    weights = Weights(np.array([0.5, 0.5, 0.0, 0.0]), np.zeros(0), 0.5)
-    known.add_winner(_set(0, 1), weights)
-    assert known.wins(_set(0, 1, 2))
-    assert not known.wins(_set(0, 2))
-    program.add_rows(np.array([[0.0, 1.0, 0.0, 0.0]]), np.zeros((1, 0)), True)
-    assert known.wins(_set(0, 1))
-    program.add_rows(np.array([[1.0, -1.0, 0.0, 0.0]]), np.zeros((1, 0)), True)
-    assert not known.wins(_set(0, 1, 2, 3))
-
-
 def test_a_set_that_misses_a_cut_loses() -> None:
-    known = LpCache(WeightProgram(np.arange(4), 0))
-    assert not known.loses(_set(0))
-    known.add_cut([1, 2])
-    assert known.loses(_set(0, 3))
-    assert not known.loses(_set(0, 2))
+    rows = small_problem(0, MANNERS[0], n_trees=4).rows()
+    assert not Pruner(rows, FOREVER).misses_a_cut(_set(0))
+    pruner = Pruner(rows, FOREVER, {frozenset([1, 2]): np.zeros(0, dtype=np.int64)})
+    assert pruner.misses_a_cut(_set(0, 3))
+    assert not pruner.misses_a_cut(_set(0, 2))
 
 
 def _smallest(small: Small) -> list[frozenset[int]]:
@@ -373,12 +358,12 @@ def _forbid(monkeypatch: Any, forbidden: set[frozenset[int]]) -> list[frozenset[
     tried: list[frozenset[int]] = []
     on_grid = SearchState.on_grid
 
-    def refuse(self: SearchState, weights: Any) -> Any:
+    def refuse(self: SearchState, columns: Any, weights: Any, scale: Any = None) -> Any:
         support = frozenset(np.flatnonzero(weights.weights).tolist())
         if support in forbidden:
             tried.append(support)
             return None
-        return on_grid(self, weights)
+        return on_grid(self, columns, weights, scale)
 
     monkeypatch.setattr(SearchState, "on_grid", refuse)
     return tried
@@ -429,7 +414,7 @@ def test_not_forever(most: int, monkeypatch: Any) -> None:
         return smaller_set(state, passed_over, seed)
 
     monkeypatch.setattr(strategies, "_smaller_set", count)
-    monkeypatch.setattr(SearchState, "on_grid", lambda self, weights: None)
+    monkeypatch.setattr(SearchState, "on_grid", lambda *_, **__: None)
     result = small.search(effort=Effort(passed_over=most))
     assert max(lengths) == most
     assert result.pruned is None
