@@ -32,7 +32,7 @@ from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
 from pine_boost.search.driver import search_regions
 from pine_boost.search.leaf_values import search_leaves
-from pine_boost.search.search_result import SearchResult, WarmStart
+from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions, SearchState
 from pine_boost.tables.native import split_tables
 
@@ -450,7 +450,7 @@ def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
 def _outwards(plan: SweepPlan) -> Iterator[Answered]:
     """Explore from the smallest region to the largest; run the second proofs in the opposite order."""
     explored: list[tuple[Region, SearchState, float]] = []
-    start: WarmStart | None = None
+    start: SearchState | None = None
     delta = plan.whole.delta
     for alpha in sorted(plan.grid, reverse=True):
         region = plan.largest.with_alpha(alpha)
@@ -464,7 +464,7 @@ def _outwards(plan: SweepPlan) -> Iterator[Answered]:
         explored.append((region, state, budget.clock))
         if StopReason.INTERRUPTED in state.ended:
             break
-        start = state.warm_start()
+        start = state
     larger: SearchResult | None = None
     for region, state, seconds in reversed(explored):
         larger = finish(state, plan.budget.with_effort(_EFFORT).after(seconds), larger)

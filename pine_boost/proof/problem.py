@@ -370,22 +370,26 @@ def build_problem(forest: Forest, space: StateSpace, region: RegionTables, *, de
     delta : float
         Indifference: only inputs at least this far from the cut belong to the region.
     """
-    trees = route(forest, space)
-    leaf_node = np.argsort(np.where(trees.leaf_of_node < 0, trees.n_leaves, trees.leaf_of_node))
-    leaf_node = leaf_node[: trees.n_leaves]
-    value = forest.leaf_vectors()[leaf_node]
+    own = routed(forest, space)
+    value = forest.leaf_vectors()[own["leaf_node"]]
     scale, _ = exact.original_scale(forest)
     return Problem(
         forest=forest,
         space=space,
-        trees=trees,
-        masks=leaf_masks(trees, space),
-        leaf_node=leaf_node,
+        **own,
         original_int=exact.to_units(value, scale),
         intercept_int=exact.to_units(forest.intercept, scale),
         scale=scale,
         **_stated(forest, region, delta),
     )
+
+
+def routed(forest: Forest, space: StateSpace) -> dict[str, Any]:
+    """The fields of a Problem that only depend on its trees and states."""
+    trees = route(forest, space)
+    is_leaf = np.flatnonzero(trees.leaf_of_node >= 0)
+    leaf_node = is_leaf[np.argsort(trees.leaf_of_node[is_leaf])]
+    return {"trees": trees, "masks": leaf_masks(trees, space), "leaf_node": leaf_node}
 
 
 def restated(problem: Problem, region: RegionTables, delta: float) -> Problem:

@@ -23,7 +23,7 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.oracle import Verdict
-from pine_boost.search.search_result import SearchResult, WarmStart
+from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import ExcludedError, SearchOptions, SearchState, build_state
 from pine_boost.search.strategies import (
     Proposal,
@@ -43,8 +43,8 @@ class Known:
 
     Attributes
     ----------
-    start : WarmStart or None
-        From a search of the same model in a smaller region.
+    start : SearchState or None
+        A finished search of the same model in a smaller region; its support is the first proposal.
     larger : SearchResult or None
         The result for a larger region, whose model holds here too.
     points : States or None
@@ -53,7 +53,7 @@ class Known:
         No proof will end here: do not ask the Oracle, only find the bound of the rows.
     """
 
-    start: WarmStart | None = None
+    start: SearchState | None = None
     larger: SearchResult | None = None
     points: States | None = None
     is_hopeless: bool = False
@@ -139,7 +139,7 @@ def proposals(state: SearchState, known: Known) -> Iterator[Proposal]:
     if known.points is not None:
         state.constraints.add(known.points[state.problem.region.contains(known.points)])
     if start is not None:
-        yield Proposal(start.support)
+        yield Proposal(start.best.support)
     elif known.larger is None or not is_optimal(state):
         if objective == "l0" and not known.is_hopeless:
             yield from near_models(state)

@@ -6,6 +6,7 @@ Their integers and bands are the original's, so what is proved about them holds 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,10 @@ from pine_boost.budget import Budget
 from pine_boost.model.exact import to_units
 from pine_boost.model.forest import Forest, IntArray, PrunedForest, tree_units
 from pine_boost.model.reach import Shrunk, find_live, shrink
-from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Trimming, pass_down, trim, trim_pruned, trimmed_forest
 from pine_boost.proof.bound import check_bound
-from pine_boost.proof.problem import Problem
+from pine_boost.proof.problem import Problem, routed
 from pine_boost.search.search_result import SearchResult
 
 
@@ -33,15 +33,19 @@ class DeduplicatedTrees:
     trimming : Trimming
         For each node of ``forest`` the original's; every tree remains.
     forest : Forest
-    trees, masks, leaf_node : of ``forest``, as a Problem has them
+    routed : dict
+        The trees, masks and leaf nodes of ``forest``, as a Problem has them.
     """
 
     shrunk: Shrunk
     trimming: Trimming
     forest: Forest
-    trees: StateTrees
-    masks: LeafMasks
-    leaf_node: IntArray
+    routed: dict[str, Any]
+
+    @property
+    def leaf_node(self) -> IntArray:
+        """The node of each leaf of ``forest``."""
+        return np.asarray(self.routed["leaf_node"])
 
     def of(self, problem: Problem) -> Problem:
         """The problem of the original over these trees: the same integers in fewer leaves.
@@ -52,9 +56,7 @@ class DeduplicatedTrees:
         return replace(
             problem,
             forest=self.forest,
-            trees=self.trees,
-            masks=self.masks,
-            leaf_node=self.leaf_node,
+            **self.routed,
             original_int=to_units(value, problem.scale),
             copies=self._copies(problem.forest),
         )
@@ -109,8 +111,6 @@ def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
     if problem.region.leaf_cost is not None:
         return None
     alive = find_live(forest)
-    if alive.all() and not _has_twins(forest):
-        return None
     shrunk = _with_roots(forest, alive, shrink(forest, alive))
     trimming = trim(
         forest, np.arange(forest.n_trees), shrunk.is_leaf, instead=shrunk.instead, value_node=shrunk.value_node
@@ -118,21 +118,7 @@ def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
     if len(trimming.node) == forest.n_nodes:
         return None
     lean = trimmed_forest(forest, trimming)
-    trees = route(lean, problem.space)
-    leaf_node = np.zeros(trees.n_leaves, dtype=np.int64)
-    is_leaf = trees.leaf_of_node >= 0
-    leaf_node[trees.leaf_of_node[is_leaf]] = np.flatnonzero(is_leaf)
-    return DeduplicatedTrees(shrunk, trimming, lean, trees, leaf_masks(trees, problem.space), leaf_node)
-
-
-def _has_twins(forest: Forest) -> bool:
-    """Whether some split ends in two leaves of the same value, bit for bit."""
-    is_leaf = forest.kind == SplitKind.LEAF
-    inner = np.flatnonzero(~is_leaf)
-    last = inner[is_leaf[forest.left[inner]] & is_leaf[forest.right[inner]]]
-    bits = np.ascontiguousarray(forest.value).view(np.uint64)
-    same = bits[forest.left[last]] == bits[forest.right[last]]
-    return bool(same.all(axis=1).any())
+    return DeduplicatedTrees(shrunk, trimming, lean, routed(lean, problem.space))
 
 
 def _with_roots(forest: Forest, alive: npt.NDArray[np.bool_], shrunk: Shrunk) -> Shrunk:

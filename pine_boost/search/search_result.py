@@ -17,9 +17,8 @@ from pine_boost.proof.bound import Bound
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Answer, Proof
 from pine_boost.proof.two_proofs import second_proof
-from pine_boost.search.constraints import Constraints, DistinctFitRows
+from pine_boost.search.constraints import DistinctFitRows
 from pine_boost.search.lp_columns import Columns, Support
-from pine_boost.search.pruner import Cuts
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,21 +38,6 @@ class Moment(NamedTuple):
     proofs: int
     lower_bound: int
     leaves: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class WarmStart:
-    """What a finished search passes on to the search in a larger region of the same model.
-
-    Rows, cuts and bounds stay true there; ``support`` is the first proposal. The next search works
-    on copies.
-    """
-
-    constraints: Constraints
-    cuts: Cuts
-    bound: Bound | None
-    believed_bound: int
-    support: Support
 
 
 @dataclass(frozen=True, eq=False)

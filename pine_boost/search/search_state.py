@@ -26,7 +26,7 @@ from pine_boost.search.lp import WeightProgram, Weights
 from pine_boost.search.lp_columns import Columns, Support, build_columns
 from pine_boost.search.oracle import Oracle, Verdict
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.search_result import Incumbent, WarmStart
+from pine_boost.search.search_result import Incumbent
 
 _LOGGER = logging.getLogger("pine_boost")
 MOST_LEAF_COLUMNS = 2000  # a linear program over more leaves does not end in a reasonable time
@@ -227,20 +227,18 @@ class SearchState:
         _LOGGER.debug("%s: %d %ss, %d rows", phase, step.units, step.unit, step.rows)
         self.budget.report_progress(step)
 
-    def warm_start(self) -> WarmStart:
-        """What the search in a larger region may start from."""
-        best = self.best
-        return WarmStart(self.constraints, dict(self.pruner.cuts), best.bound, best.believed_bound, best.support)
-
 
 def build_state(
     problem: Problem,
     fit_states: npt.NDArray[Any],
     budget: Budget,
     options: SearchOptions,
-    start: WarmStart | None = None,
+    start: SearchState | None = None,
 ) -> SearchState:
-    """The state before the first step: no rows yet, or copies of those of an earlier search."""
+    """The state before the first step: no rows yet, or copies of those of a finished search in a smaller region.
+
+    The rows, cuts and bounds of such a search stay true.
+    """
     if start is None:
         columns = build_columns(problem, options.unit)
         try:
@@ -250,10 +248,10 @@ def build_state(
         constraints = Constraints(problem, columns, fit)
     else:
         constraints = start.constraints.on(problem)
-    pruner = Pruner(constraints, budget, None if start is None else start.cuts)
+    pruner = Pruner(constraints, budget, None if start is None else start.pruner.cuts)
     best = Incumbent(constraints.columns, budget.began)
     if start is not None:
-        best.bound = start.bound
-        best.raise_bound(start.believed_bound)
+        best.bound = start.best.bound
+        best.raise_bound(start.best.believed_bound)
     oracle = Oracle(problem, options.n_jobs)
     return SearchState(problem, constraints.columns, constraints, pruner, oracle, best, budget, options)
