@@ -20,19 +20,26 @@ from benchmarks.data import ROOT
 from benchmarks.ledger import Entry, code_commit, finished_runs, publish, write_finished
 from benchmarks.machine import describe_machine
 from benchmarks.paper import listed
-from benchmarks.plan import PLAN, WORK, Run
+from benchmarks.plan import PLAN, Run
 from benchmarks.runner import ONE_THREAD, RESULTS
 
 RUNNING = ROOT / "benchmarks" / "running"
-AFTERWARDS = (("growth", "--draw"), ("glance", "--draw"), ("tables",), ("readme",))
+AFTERWARDS = (("growth", "--draw"), ("tables",), ("readme",))
 GRACE = 20.0  # seconds from Ctrl-C to the end of a run
 
 
 def command_of(run: Run, work: Path, cores: int) -> list[str]:
     """What is started: the running file in the working folder, cores where the run takes them."""
-    options = [option.replace(WORK, str(work)) for option in run.options]
-    jobs = [] if run.is_serial or run.measures_alone else ["--jobs", str(cores)]
-    return [sys.executable, "-m", f"benchmarks.{run.module}", *options, *jobs, "--out", str(work / run.file)]
+    jobs = [] if run.is_serial else ["--jobs", str(cores)]
+    return [
+        sys.executable,
+        "-m",
+        f"benchmarks.{run.module}",
+        *run.options.split(),
+        *jobs,
+        "--out",
+        str(work / run.file),
+    ]
 
 
 def words_of(run: Run, cores: int) -> str:

@@ -67,11 +67,12 @@ class LargeCell:
 
 
 def train_default(model: str, trees: int, seed: int, X: Any, y: Any) -> Any:
-    """Train with the library's own defaults, one thread; only the number of trees can change."""
-    if model == "xgboost":
+    """Train with the library's own defaults, one thread; only trees and (xgboost-0.1) learning rate change."""
+    if model.startswith("xgboost"):
         from xgboost import XGBClassifier
 
-        return XGBClassifier(n_estimators=trees, random_state=seed, n_jobs=1).fit(X, y)
+        rate = float(model.partition("-")[2] or 0.3)
+        return XGBClassifier(n_estimators=trees, learning_rate=rate, random_state=seed, n_jobs=1).fit(X, y)
     if model == "lightgbm":
         from lightgbm import LGBMClassifier
 

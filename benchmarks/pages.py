@@ -12,13 +12,10 @@ from benchmarks.accuracy import table as accuracy_table
 from benchmarks.data import ROOT
 from benchmarks.defaults import table as compression_table
 from benchmarks.frames import Rows, markdown, texts, values
-from benchmarks.glance import DEFAULT, SMALL
-from benchmarks.guarded import HEADER as GUARDED_HEADER
-from benchmarks.guarded import format_row as guarded_row
 from benchmarks.ledger import commits_of
 from benchmarks.runner import RESULTS, read_rows
 from benchmarks.size_tables import library_table, what_to_expect
-from benchmarks.tables import growth, limits, lossless
+from benchmarks.tables import growth, limits
 
 
 @dataclass(frozen=True)
@@ -74,45 +71,10 @@ def _sourced(table: str, results: Path, command: str, file: str) -> str:
     return f"{table}\n\n`python -m benchmarks.{command}`, pine_boost of {commits}."
 
 
-def _earlier(table: str, results: Path, file: str) -> str:
-    """A table whose module is gone: `EARLIER_TABLES.md` says how to run it again."""
-    commits = ", ".join(commits_of(results, file)) or "an unknown commit"
-    return f"{table}\n\n`benchmarks/results/{file}`, measured once, pine_boost of {commits}." if table else ""
-
-
-def at_a_glance(results: Path, picture: str = "glance.svg") -> str:
-    """The figure of benchmarks.glance and what it shows."""
-    rows = read_rows(results / "glance.csv")
-    if {row["model"] for row in rows} != {SMALL, DEFAULT}:
-        return ""
-    return (
-        "![Size against kept classes: pine_boost proved and validated, slicing, retraining, the "
-        f"best rule of PyPruning]({picture})\n\n"
-        f"Test rows that keep the original's class, mean of {len(texts(rows, 'dataset'))} data "
-        "sets. All methods are compared at the same number of leaves."
-    )
-
-
 def compressed(results: Path) -> str:
     """What compress_booster makes of XGBoost with 100 trees of depth 6."""
     table = library_table(results, "xgboost-0.1")
     return _sourced(table, results, "defaults", "defaults.csv")
-
-
-def guarded(results: Path) -> str:
-    """Rows per second of the original, its scorer and a guarded model."""
-    rows = read_rows(results / "guarded.csv")
-    table = "\n".join([GUARDED_HEADER, *map(guarded_row, rows)]) if rows else ""
-    return _sourced(table, results, "guarded", "guarded.csv")
-
-
-def fleet(results: Path) -> str:
-    """One process and two; the first results have no turns and no cores."""
-    rows = read_rows(results / "fleet.csv")
-    words = {"seconds": "s", "speed_up": "speed-up", "seconds_again": "s of a second run", "busy_cores": "cores busy"}
-    header = tuple(words.get(name, name) for name in rows[0]) if rows else ()
-    table = markdown(header, [tuple(row.values()) for row in rows]) if rows else ""
-    return _earlier(table, results, "fleet.csv")
 
 
 def growing(results: Path) -> str:
@@ -123,11 +85,6 @@ def growing(results: Path) -> str:
 def limited(results: Path) -> str:
     """Limits asked for and kept."""
     return _sourced(limits(results), results, "limits", "limits.csv")
-
-
-def simplified(results: Path) -> str:
-    """What simplify leaves out."""
-    return _sourced(lossless(results), results, "lossless", "lossless.csv")
 
 
 def slow_tests(results: Path) -> str:
@@ -182,18 +139,6 @@ def validated_scored(results: Path) -> str:
     return _sourced(markdown(header, lines) if lines else "", results, "validated_scoring", "validated_scoring.csv")
 
 
-def served(results: Path) -> str:
-    """Latency of a request over HTTP with and without a scorer."""
-    rows = read_rows(results / "scorer.csv")
-    names = ("model", "scorer", "rows", "p10_ms", "p50_ms", "p90_ms", "cpu_ms", "times_native")
-    header = (
-        *("XGBoost", "served by", "rows", "fastest tenth, ms", "median, ms", "slowest tenth, ms"),
-        *("processor, ms", "times native"),
-    )
-    table = markdown(header, [tuple(row[name] for name in names) for row in rows]) if rows else ""
-    return _earlier(table, results, "scorer.csv")
-
-
 def _times(rows: Rows, batch: str, engines: Sequence[str]) -> str:
     """Ratios against the fastest of some engines on each data set."""
     own = [row for row in rows if row["batch"] == batch and row["engine"] in engines]
@@ -223,15 +168,11 @@ def kept_accuracy(results: Path) -> str:
 SLOW_TESTS = Block("docs/robustness.md", "slow tests", slow_tests)
 DOCS = (
     Block("docs/compress.md", "compressed models", compressed),
-    Block("docs/guarded.md", "guarded models", guarded),
     Block("docs/fast-scoring.md", "proved scorers", scored),
     Block("docs/fast-scoring.md", "validated scorers", validated_scored),
     Block("docs/libraries/catboost.md", "scorers of CatBoost", catboost_scored),
     Block("docs/libraries/catboost.md", "compressed models of CatBoost", catboost_compressed),
     Block("docs/comparison.md", "kept accuracy", kept_accuracy),
-    Block("docs/fast-scoring.md", "served scorers", served),
-    Block("docs/fleet.md", "fleets", fleet),
-    Block("docs/simplify.md", "simplified models", simplified),
     Block("docs/limits.md", "what to expect", what_to_expect),
     Block("docs/limits.md", "growth", growing),
     Block("docs/limits.md", "limits", limited),

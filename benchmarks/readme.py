@@ -6,55 +6,25 @@ import argparse
 from pathlib import Path
 
 from benchmarks.data import ROOT
-from benchmarks.frames import ANSWER_TIMES, Rows, answer_times, main_cells, markdown, mean, number, texts, where
+from benchmarks.frames import ANSWER_TIMES, Rows, answer_times, main_cells, texts, where
 from benchmarks.ledger import commits_of
-from benchmarks.pages import Block, at_a_glance, update_docs
+from benchmarks.pages import Block, update_docs
 from benchmarks.runner import RESULTS, read_rows
-from benchmarks.size_tables import default_sizes, read_validated, what_to_expect
-from benchmarks.tables import lossless, summary
+from benchmarks.size_tables import default_sizes, what_to_expect
+from benchmarks.tables import summary
 
 FILES = {
-    "figure": "glance.csv",
     "CERTIFIED": "paper_l0.csv",
     "leaf values": "paper_leaf.csv",
     "default sizes, proved": "large.csv",
     "default sizes, validated": "defaults.csv",
-    "same margins": "lossless.csv",
-    "rules": "rules.csv",
 }
 
 
 def table_text(results: Path) -> str:
     """What docs/comparison.md says about the results: what has no file yet is left out."""
-    parts = [
-        part
-        for part in (at_a_glance(results), _certified(results), _default_sizes(results), _same_margins(results))
-        if part
-    ]
+    parts = [part for part in (_certified(results), _default_sizes(results)) if part]
     return "\n\n".join([*parts, _sources(results)]) if parts else ""
-
-
-def _alternatives(results: Path) -> str:
-    """Test rows that keep the class at the same number of leaves or trees: ours and what is done otherwise."""
-    ours = [row for row in read_validated(results) if row["retrained_fidelity"]]
-    rules = where(read_rows(results / "rules.csv"), trees=30, depth=2, alpha="0.1")
-    lines = [
-        ("100 trees, libraries' defaults", name, number(mean(ours, column), 1))
-        for name, column in (
-            ("`compress_booster`", "fidelity"),
-            ("fewer rounds (a slice of the same size)", "slice_fidelity"),
-            ("retrained to the same size", "retrained_fidelity"),
-        )
-        if ours
-    ]
-    if rules:
-        methods = {method: mean(where(rules, method=method), "fidelity") for method in texts(rules, "method")}
-        cells = where(main_cells(read_rows(results / FILES["CERTIFIED"])), alpha="0.1")
-        lines.append(("30 trees of depth 2", "`prune_booster`, alpha 0.1", number(mean(cells, "fidelity"), 1)))
-        best = max(methods, key=methods.__getitem__)
-        lines.append(("30 trees of depth 2", f"best of {len(methods)} rules ({best})", number(methods[best], 1)))
-    table = markdown(("model", "method", "test rows that keep their class %"), lines)
-    return f"At the same size (means over data sets and seeds):\n\n{table}" if lines else ""
 
 
 def _certified(results: Path) -> str:
@@ -87,11 +57,6 @@ def _default_sizes(results: Path) -> str:
         "not proved in time counts as 0. Validated: 99 % at 95 % confidence, or the highest share that a data set "
         f"with few rows supports.\n\n{table}"
     )
-
-
-def _same_margins(results: Path) -> str:
-    table = lossless(results)
-    return f"**The same margins** (`simplify`).\n\n{table}" if table else ""
 
 
 def _sources(results: Path) -> str:

@@ -9,7 +9,6 @@ import math
 from pathlib import Path
 from statistics import median
 
-from benchmarks.defaults import RETURNED
 from benchmarks.frames import Rows, markdown, mean, number, texts, where
 from benchmarks.runner import read_rows
 
@@ -30,11 +29,6 @@ def read_proved(folder: Path) -> Rows:
     return [{"fit": "unseen", **row} for row in read_rows(folder / "large.csv")]
 
 
-def read_validated(folder: Path) -> Rows:
-    """Lines of defaults.csv about what compress_booster returned."""
-    return where(read_rows(folder / "defaults.csv"), size=RETURNED)
-
-
 def _questions(proved: Rows) -> list[tuple[str, str]]:
     """Pairs of fit and indifference that were run: training rows first, 0 first."""
     found = {(row["fit"], row["indifference"]) for row in proved}
@@ -48,7 +42,7 @@ def _heading(fit: str, indifference: str) -> str:
 
 def default_sizes(folder: Path) -> str:
     """One line per library: leaves removed %, median and range over the medians of the data sets."""
-    proved, validated = read_proved(folder), read_validated(folder)
+    proved, validated = read_proved(folder), read_rows(folder / "defaults.csv")
     questions = _questions(proved)
     lines = []
     for name, large, default in LIBRARIES:
@@ -60,24 +54,8 @@ def default_sizes(folder: Path) -> str:
         if not ours and set(cells) <= {"-"}:
             continue
         n_models = f"{len(ours)} on {len(texts(ours, 'dataset'))} data sets" if ours else "-"
-        lines.append(
-            (
-                name,
-                *cells,
-                _in_short(ours, "leaves_gone"),
-                n_models,
-                number(mean(ours, "fidelity"), 2),
-                _in_short(ours, "sliced_gone"),
-            )
-        )
-    header = (
-        "100 trees",
-        *(_heading(*question) for question in questions),
-        "validated",
-        "models",
-        "test fidelity %",
-        "slicing by the same test",
-    )
+        lines.append((name, *cells, _in_short(ours, "leaves_gone"), n_models, number(mean(ours, "fidelity"), 2)))
+    header = ("100 trees", *(_heading(*question) for question in questions), "validated", "models", "test fidelity %")
     return markdown(header, lines) if lines else ""
 
 
@@ -97,7 +75,7 @@ def _in_short(rows: Rows, column: str) -> str:
 def what_to_expect(folder: Path, n_libraries: int = len(LIBRARIES)) -> str:
     """One line per size and call: times as fast, or what was removed, median and range over data sets."""
     small = where(read_rows(folder / "paper_leaf.csv"), depth=2, trees=30, objective="l0-leaf", alpha="0.1")
-    proved, validated = where(read_proved(folder), fit="training"), read_validated(folder)
+    proved, validated = where(read_proved(folder), fit="training"), read_rows(folder / "defaults.csv")
     lines = [*_speeds(folder)]
     lines += [("30 trees of depth 2, XGBoost", "`prune_booster`, alpha 0.1", *_spread(small, "pruning_rate"))]
     for name, large, default in LIBRARIES[1 : n_libraries + 1]:
@@ -169,7 +147,7 @@ def library_sections(folder: Path) -> list[tuple[str, str]]:
 def library_table(folder: Path, model: str) -> str:
     """The table of the library with this model in defaults.csv."""
     (large,) = [large for _, large, default in LIBRARIES if default == model]
-    return _library(where(read_proved(folder), model=large), where(read_validated(folder), model=model))
+    return _library(where(read_proved(folder), model=large), where(read_rows(folder / "defaults.csv"), model=model))
 
 
 def _library(proved: Rows, validated: Rows) -> str:
@@ -182,27 +160,9 @@ def _library(proved: Rows, validated: Rows) -> str:
             for fit, indifference in questions
         ]
         lines.append(
-            (
-                dataset,
-                *cells,
-                len(ours) or "-",
-                number(mean(ours, "leaves_gone")),
-                number(mean(ours, "fidelity"), 2),
-                number(mean(ours, "sliced_gone")),
-                number(mean(ours, "slice_fidelity"), 2),
-                number(mean(ours, "retrained_fidelity"), 2),
-            )
+            (dataset, *cells, len(ours) or "-", number(mean(ours, "leaves_gone")), number(mean(ours, "fidelity"), 2))
         )
-    header = (
-        "data set",
-        *(_heading(*question) for question in questions),
-        "seeds",
-        "validated",
-        "test fidelity %",
-        "slicing by the same test",
-        "fidelity of a slice of our size %",
-        "retrained to our size %",
-    )
+    header = ("data set", *(_heading(*question) for question in questions), "seeds", "validated", "test fidelity %")
     return markdown(header, lines) if lines else ""
 
 

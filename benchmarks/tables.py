@@ -132,37 +132,6 @@ def large(folder: Path) -> str:
     return markdown(header, lines) if lines else ""
 
 
-def lossless(folder: Path) -> str:
-    """What `simplify` leaves out, one line per kind of model."""
-    rows = read_rows(folder / "lossless.csv")
-    lines = []
-    for model in texts(rows, "model"):
-        here = where(rows, model=model)
-        gone = [100 * (1 - int(r["leaves_after"]) / int(r["leaves_before"])) for r in here]
-        folded = [100 * (1 - int(r["trees_folded"]) / int(r["trees_before"])) for r in here]
-        lines.append(
-            (
-                model,
-                len(here),
-                number(np.mean(gone)),
-                number(np.max(gone)),
-                number(np.mean(folded)),
-                number(np.max(folded)),
-                f"{values(here, 'bound').max():.1g}",
-            )
-        )
-    header = (
-        "model",
-        "data sets",
-        "leaves gone %, bit for bit",
-        "most",
-        "trees gone %, folded",
-        "most",
-        "margin moved by at most",
-    )
-    return markdown(header, lines) if lines else ""
-
-
 def two_commits(folder: Path) -> str:
     """What a change of the search made of its time and its answers."""
     rows = read_rows(folder / "compare.csv")
@@ -345,7 +314,6 @@ def render(folder: Path) -> str:
         ("Default sizes in short (leaves removed %)", default_sizes(folder)),
         *library_sections(folder),
         ("Models of default size, every proof that was tried", large(folder)),
-        ("Lossless", lossless(folder)),
         ("Two commits on the same cells", two_commits(folder)),
         ("Growth (30 trees, depth 3, 10 features, 10 000 rows, 2 classes, one varied)", growth(folder)),
         ("Limits (kept: 10 % + 2 s, Ctrl-C 2 s)", limits(folder)),

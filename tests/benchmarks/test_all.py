@@ -14,7 +14,7 @@ from benchmarks import all as driver
 from benchmarks import ledger, plan, runner
 from benchmarks.ledger import Entry
 
-SLOW = plan.Run("slow", "measuring", "slow.csv", (), 1.0)
+SLOW = plan.Run("slow", "measuring", "slow.csv", "", 1.0)
 
 
 def _script(seconds: float, text: str) -> str:

@@ -1,10 +1,10 @@
-"""Models of default size: proved, guarded, refused."""
+"""Models of default size: proved, refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks import guarded, large, runner, tables, throughput
+from benchmarks import large, runner, tables, throughput
 
 
 def test_large_models_run(folder, tmp_path, monkeypatch):
@@ -26,19 +26,6 @@ def test_large_models_run(folder, tmp_path, monkeypatch):
     assert "| data set | proved, region of training rows | seeds |" in text
     assert f"| Toy | {removed:.1f} | - |" in text
     assert f"| XGBoost | {removed:.1f} ({removed:.1f} to {removed:.1f}) | - |" in text
-
-
-def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
-    out = tmp_path / "guarded.csv"
-    guarded.main(
-        (f"--datasets Toy --data {folder} --batches 1,50 --time-limit 5 --trees 4 --fidelity 0.9 --out {out}").split()
-    )
-    rows = runner.read_rows(out)
-    assert {row["guard"] for row in rows} >= {"region"}
-    for row in rows:
-        assert float(row["same_class"]) == 1 or row["guard"] == "margin"
-        assert 0 <= float(row["share_fallbacks"]) <= 1
 
 
 def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import data, defaults, frames, large, lossless, pages, readme, runner, size_tables, slow_tests, tables
+from benchmarks import data, defaults, frames, large, pages, readme, runner, size_tables, slow_tests, tables
 from benchmarks.cells import answer_times
 from pine_boost.search.search_result import Moment
 
@@ -34,21 +34,6 @@ def test_rows_of_before_these_columns_are_left_out() -> None:
     ]
     lines = frames.answer_times([old, *new]).splitlines()
     assert lines[-1].split("|")[1:-1] == [" 0.1 ", " 3 ", " 0.20 ", " 0.50 ", " - ", " 1.00 "]
-
-
-def test_lossless_prints_its_table(folder, tmp_path, capsys):
-    models = ["AdaBoost 50x3", "XGBoost 100x6, gamma 1"]
-    out = tmp_path / "lossless.csv"
-    arguments = ["--datasets", "Flowers", "--data", folder, "--out", str(out), "--jobs", "0"]
-    assert lossless.main([*arguments, "--models", *models]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4
-    assert lines[0].startswith("| dataset | model | trees_before |")
-    votes, constants = runner.read_rows(out)
-    assert int(votes["leaves_after"]) < int(votes["leaves_before"])
-    assert int(constants["trees_folded"]) < int(constants["trees_before"])
-    gone = 100 * (1 - int(votes["leaves_after"]) / int(votes["leaves_before"]))
-    assert f"| AdaBoost 50x3 | 1 | {gone:.1f} |" in tables.render(tmp_path)
 
 
 def test_tables_from_the_results(results):
@@ -166,19 +151,10 @@ def _write(folder: Path) -> None:
         },
     ]
     runner.append_rows(folder / "large.csv", large.COLUMNS, rows)
-    line = {
-        "model": "xgboost-0.3",
-        "seed": "0",
-        "size": "returned",
-        "fidelity": "99.5",
-        "sliced_gone": "20",
-        "slice_fidelity": "98",
-        "retrained_fidelity": "97",
-    }
+    line = {"model": "xgboost-0.3", "seed": "0", "fidelity": "99.5"}
     validated = [
         {**line, "dataset": "A", "leaves_gone": "50"},
         {**line, "dataset": "A", "seed": "1", "leaves_gone": "70"},
-        {**line, "dataset": "A", "size": "50", "leaves_gone": "99"},
     ]
     runner.append_rows(folder / "defaults.csv", defaults.COLUMNS, validated)
 
@@ -192,7 +168,7 @@ def test_training_rows_come_first_and_refusals_count_as_nothing(tmp_path: Path) 
     )
     assert line == (
         "| XGBoost | 0.0 (0.0 to 0.0) | 15.0 (0.0 to 30.0) | 8.0 (8.0 to 8.0) | 60.0 (60.0 to 60.0) "
-        "| 2 on 1 data sets | 99.50 | 20.0 (20.0 to 20.0) |"
+        "| 2 on 1 data sets | 99.50 |"
     )
 
 
