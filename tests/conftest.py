@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,45 @@ import pytest
 from tests.support.script_server import SECONDS_OF_A_TIMING
 
 _HERE = Path(__file__).resolve().parent
+_LIBRARIES = (
+    "catboost cloudpickle dask distributed duckdb joblib lightgbm matplotlib mlflow nbclient nbformat onnx onnxruntime "
+    "pandas polars pyarrow resource sklearn threadpoolctl tl2cgen treelite xgboost"
+)
+_MISSING = {library for library in _LIBRARIES.split() if find_spec(library) is None}
+
+
+def needs(error: BaseException | None) -> str | None:
+    """The library that is not installed here and whose import failed, if that is what happened."""
+    while error is not None:
+        name = (getattr(error, "name", None) or "").partition(".")[0]
+        if isinstance(error, ImportError) and name in _MISSING:
+            return name
+        error = error.__cause__
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """A module that imports a library which is not installed is skipped as a whole."""
+    report = yield
+    found = report.call.excinfo
+    if found and (library := needs(found.value)):
+        report.outcome, report.longrepr = "skipped", (str(collector.path), None, f"Skipped: needs {library}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """So is a test which alone needs it."""
+    try:
+        return (yield)
+    except ImportError as error:
+        if library := needs(error):
+            pytest.skip(f"needs {library}")
+        raise
+
+
+pytest_runtest_setup = pytest_runtest_call  # and a fixture that does
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

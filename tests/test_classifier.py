@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("sklearn")
-
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.model_selection import GridSearchCV
@@ -63,7 +60,8 @@ def test_predicts_what_was_proved_with_labels_of_text() -> None:
 
 
 def test_xgboost_inside_keeps_labels_of_text() -> None:
-    xgboost = pytest.importorskip("xgboost")
+    import xgboost
+
     X, y = load_iris(return_X_y=True)
     labels = np.array(["setosa", "versicolor", "virginica"])[y]
     inner = xgboost.XGBClassifier(n_estimators=4, max_depth=2, nthread=1)

@@ -6,8 +6,12 @@ import json
 import time
 from typing import Any, cast
 
+import lightgbm
+import matplotlib
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelError
@@ -15,10 +19,6 @@ from pine_boost.certificate.claims import segments_in_words
 from pine_boost.compression.reading import find_segments
 from pine_boost.compression.record import Segment
 from tests.support.native_models import make_table
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -219,7 +219,8 @@ def test_a_file_gives_a_file(binary: Any, tmp_path: Any) -> None:
 
 
 def test_classes_by_lightgbm_keep_names_and_categories() -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     X, y = make_table(3, n_rows=1400)
     frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
     frame["b"] = frame["b"].astype(int).map(dict(enumerate("uvwxyz"))).astype("category")
@@ -291,7 +292,7 @@ def test_time_limit_ends_the_path(binary: Any) -> None:
 
 
 def test_plot_shows_the_tested_sizes(binary: Any) -> None:
-    pytest.importorskip("matplotlib").use("Agg")
+    matplotlib.use("Agg")
     *_, result, _ = binary
     axes = result.plot()
     assert list(axes.lines[0].get_xdata()) == [size.cost for size in result.path]

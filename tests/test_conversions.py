@@ -7,8 +7,13 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import prune_booster
 from pine_boost.budget import Budget, OutOfTime
@@ -19,10 +24,6 @@ from pine_boost.sweeping import sweep
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import BatchRows, StateRows, open_rows
 from pine_boost.tables.schema import schema_of
-
-pytest.importorskip("sklearn")
-from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import GradientBoostingClassifier
 
 N_FIT, N_CAL = 301, 149  # no other table of a call has so many rows
 ONCE = {("matrix", N_FIT): 1, ("matrix", N_CAL): 1, ("states", N_FIT): 1, ("states", N_CAL): 1}
@@ -83,11 +84,9 @@ def test_rows_that_pass_the_serving_margin_are_those_of_the_pruned_models_own_st
     model, X_fit, X_cal = model_and_rows()
     y = model.predict(X_fit)
     if library == "xgboost":
-        kind = pytest.importorskip("xgboost").XGBClassifier
-        model = kind(n_estimators=12, max_depth=2, n_jobs=1).fit(X_fit, y)
+        model = xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1).fit(X_fit, y)
     if library == "lightgbm":
-        kind = pytest.importorskip("lightgbm").LGBMClassifier
-        model = kind(n_estimators=12, max_depth=2, n_jobs=1, verbose=-1).fit(X_fit, y)
+        model = lightgbm.LGBMClassifier(n_estimators=12, max_depth=2, n_jobs=1, verbose=-1).fit(X_fit, y)
     result = prune_booster(model, X_fit, X_cal, alpha=0.3, indifference=0.05)
     serving = result.certificate.serving
     assert serving is not None
@@ -106,7 +105,6 @@ def test_of_calibration_rows_no_more_is_kept_than_toss_ups_need() -> None:
 
 
 def test_rows_read_in_chunks_are_read_anew_and_after_the_deadline(tmp_path: Any) -> None:
-    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     model, X_fit, _ = model_and_rows()
     forest = read_model(model).forest
     names = [f"x{feature}" for feature in range(X_fit.shape[1])]

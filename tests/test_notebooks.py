@@ -6,6 +6,8 @@ import dataclasses
 from html.parser import HTMLParser
 from typing import Any
 
+import nbclient
+import nbformat
 import numpy as np
 import pytest
 
@@ -73,7 +75,8 @@ def test_tables_escape_and_align() -> None:
 
 
 def test_results_show_their_summary(capsys: Any) -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble")
+    from sklearn import ensemble
+
     X = np.random.default_rng(0).normal(size=(400, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0)
     model.fit(X[:200], X[:200, 0] + X[:200, 1] > 0)
@@ -94,7 +97,6 @@ def test_results_show_their_summary(capsys: Any) -> None:
 
 def test_a_cell_shows_one_progress_line_that_is_updated() -> None:
     """A real kernel: steps of a search replace one line of output, also between two steps."""
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     code = (
         "import time\nfrom pine_boost.progress import Progress\nfrom pine_boost.budget import Step\n"
         "with Progress(time_limit=60) as progress:\n"

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from functools import cache
 
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
 from scipy.stats import binomtest
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost import InvalidInputError, UnsupportedModelError, compare_models
 from tests.support.command_line import run
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-pandas = pytest.importorskip("pandas")
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost import compress_booster, prune_booster, survey, sweep
 from pine_boost.budget import CHOOSING, Step
@@ -62,7 +63,6 @@ def test_a_model_proved_once_is_named_before_its_second_proof() -> None:
 
 
 def test_a_search_tells_of_a_model_before_it_is_proved_twice() -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble")
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] + X[:, 1] > 0)
@@ -109,7 +109,6 @@ def test_progress_is_shown_on_a_terminal_and_in_a_notebook(monkeypatch: Any) -> 
 
 
 def test_verbose_shows_beside_a_callback_and_silence_is_silent(capsys: Any) -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble")
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] + X[:, 1] > 0)
@@ -145,7 +144,6 @@ def test_a_candidate_is_not_called_proved_and_a_log_is_not_flooded() -> None:
 
 @pytest.mark.usefixtures("few_synthetic_rows")
 def test_compression_and_survey_take_verbose(capsys: Any) -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble")
     X = np.random.default_rng(0).normal(size=(900, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=0)
     model.fit(X[:300], X[:300, 0] + X[:300, 1] > 0)
@@ -209,7 +207,8 @@ def test_an_event_loop_keeps_its_signals() -> None:
 
 
 def _large_model() -> tuple[Any, Any]:
-    xgboost = pytest.importorskip("xgboost")
+    import xgboost
+
     random = np.random.default_rng(0)
     X = random.normal(size=(1500, 6))
     y = (X[:, 0] * X[:, 1] + X[:, 2] + random.normal(size=1500) > 0).astype(int)
@@ -245,7 +244,6 @@ def test_what_to_expect_depends_on_the_size_and_on_what_is_asked() -> None:
 
 
 def test_choosing_what_to_leave_out_is_not_silent() -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble")
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] + X[:, 1] > 0)

@@ -6,17 +6,15 @@ import logging
 from typing import Any
 
 import pytest
+from sklearn import ensemble
+from sklearn.datasets import load_breast_cancer
+from sklearn.tree import DecisionTreeClassifier
 
 from pine_boost import UnsupportedModelError, build_result, prune_booster, simplify, verify
 from pine_boost.plots import plot_history
 from pine_boost.region.conformal import Coverage
 from pine_boost.result import Evaluation
 from pine_boost.search.search_result import Moment
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-
-from sklearn.datasets import load_breast_cancer  # noqa: E402
-from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 
 
 @pytest.mark.parametrize("step", ["export_trimmed", "read_model"])
@@ -56,7 +54,8 @@ def test_an_evaluation_prints_a_table() -> None:
 
 
 def test_the_curve_shows_what_was_proved_once_and_twice_and_the_bound() -> None:
-    matplotlib = pytest.importorskip("matplotlib")
+    import matplotlib
+
     matplotlib.use("Agg")
     history = (Moment(0.1, 12, 1, 1), Moment(0.2, 9, 1, 1), Moment(0.6, 9, 2, 8))
     ax = plot_history(history, 30, "round", 1.0)

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 
@@ -74,7 +72,8 @@ def test_confidence_is_more_careful(parts: Any) -> None:
 
 
 def test_a_model_from_a_file_falls_back_to_its_bytes(parts: Any, tmp_path: Any) -> None:
-    xgboost = pytest.importorskip("xgboost")
+    import xgboost
+
     _, X_fit, X_cal, X_sel = parts
     y = (X_fit[:, 0] > np.median(X_fit[:, 0])).astype(int)
     booster = xgboost.train(

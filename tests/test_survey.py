@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
 
 import pine_boost
 from pine_boost import InvalidInputError
@@ -16,9 +17,6 @@ from pine_boost.cli import main
 from pine_boost.surveying import Asked, Line, _monotone
 from tests.support.command_line import words
 from tests.support.native_models import make_table
-
-xgboost = pytest.importorskip("xgboost")
-pandas = pytest.importorskip("pandas")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -210,7 +208,8 @@ def test_lines_are_monotone_and_proved_everywhere_is_offered_for_every_alpha(fou
 
 
 def test_calls_for_a_calibrated_model_run_as_printed() -> None:
-    calibration = pytest.importorskip("sklearn.calibration")
+    from sklearn import calibration
+
     X, y = make_table(2, n_rows=1600)
     inner = xgboost.XGBClassifier(n_estimators=8, max_depth=2, n_jobs=1)
     model = calibration.CalibratedClassifierCV(inner, ensemble=False).fit(X[:500], y[:500])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
-
-pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 
@@ -121,9 +120,8 @@ def test_the_table_and_the_plot(swept: Any) -> None:
     rows = swept.table()
     assert [row["alpha"] for row in rows] == sorted(GRID)
     assert all(row["trees"] == len(swept[row["alpha"]].kept) for row in rows)
-    frame = pytest.importorskip("pandas").DataFrame(rows)
+    frame = pandas.DataFrame(rows)
     assert swept.to_pandas().equals(frame)
-    pytest.importorskip("matplotlib")
     axes = swept.plot()
     drawn = axes.lines[0].get_xydata()
     np.testing.assert_array_equal(drawn[:, 0], [row["alpha"] for row in rows])

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble, pipeline, preprocessing
 
 import pine_boost
 from pine_boost.errors import UnsupportedModelError
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
-ensemble = pytest.importorskip("sklearn.ensemble")
-pipeline = pytest.importorskip("sklearn.pipeline")
-preprocessing = pytest.importorskip("sklearn.preprocessing")
 X = np.random.default_rng(0).normal(size=(700, 3))
 CALLS: dict[str, dict[str, Any]] = {
     "prune_booster": {"alpha": 0.3, "objective": "l1"},

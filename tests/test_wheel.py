@@ -10,13 +10,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 
 import pine_boost
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from pine_boost.prune import prune_booster
 from pine_boost.result import PruneResult
@@ -15,7 +16,6 @@ from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.native_models import random_rows, small_models
 
-RandomForestClassifier = pytest.importorskip("sklearn.ensemble").RandomForestClassifier
 FILES: dict[str, Callable[[Any, Path], None]] = {
     "xgboost": lambda model, path: model.get_booster().save_model(path.with_suffix(".json")),
     "lightgbm": lambda model, path: model.booster_.save_model(path.with_suffix(".txt")),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 from pine_boost.exporters import export
 from pine_boost.model.forest import Model, PrunedForest
@@ -22,13 +23,6 @@ from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, pl
 from tests.adversary.proving import ADVERSARIES, EVERY, Methods, proofs
 from tests.support.forests import Manner
 from tests.support.naive import Case, broken_rows
-
-pytest.importorskip("catboost")
-pytest.importorskip("xgboost")
-pytest.importorskip("lightgbm")
-pytest.importorskip("sklearn")
-threadpoolctl = pytest.importorskip("threadpoolctl")
-
 
 COMBINATIONS = [
     pytest.param(kind, manner, id=f"{kind}, {name}")

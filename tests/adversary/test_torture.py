@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
 
 from pine_boost.errors import PineBoostError
 from pine_boost.prune import prune_booster
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
-
-xgboost = pytest.importorskip("xgboost")
 
 Trees = list[dict[str, Any]]
 

@@ -11,9 +11,9 @@ from benchmarks import paper
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """Two small data sets as files: one with text, 0/1 and numeric columns, one with 3 classes."""
-    pytest.importorskip("xgboost")
-    datasets = pytest.importorskip("sklearn.datasets")
-    pd = pytest.importorskip("pandas")
+    import pandas as pd
+    from sklearn import datasets
+
     place = tmp_path_factory.mktemp("data")
     X, y = datasets.load_breast_cancer(return_X_y=True)
     frame = pd.DataFrame(X[:300, :3], columns=["a", "b", "c"])

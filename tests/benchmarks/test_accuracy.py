@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+import pandas as pd
+from sklearn.datasets import make_classification
 
-pd = pytest.importorskip("pandas")
-pytest.importorskip("xgboost")
-
-from sklearn.datasets import make_classification  # noqa: E402
-
-from benchmarks import accuracy, runner  # noqa: E402
+from benchmarks import accuracy, runner
 
 
 def test_every_method_keeps_the_accuracy_on_validation_rows(tmp_path, monkeypatch, few_synthetic_rows):

@@ -6,8 +6,6 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
-pytest.importorskip("xgboost")
-
 from benchmarks import compare, runner
 
 ROW = {"status": "CERTIFIED", "trees": "30", "pruning_rate": "50.0", "lower_bound": "10"}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+import pandas as pd
+from sklearn.datasets import make_classification
 
-pd = pytest.importorskip("pandas")
-pytest.importorskip("xgboost")
-
-from sklearn.datasets import make_classification  # noqa: E402
-
-from benchmarks import defaults, runner  # noqa: E402
+from benchmarks import defaults, runner
 
 
 def test_two_models_run_once(tmp_path):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("xgboost")
-
 from benchmarks.runner import RESULTS
 from benchmarks.size_tables import at_default_size
 from pine_boost.certificate.claims import AT_DEFAULT_SIZE, LARGE_TREES

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("xgboost")
-
 from benchmarks import growth, limits, runner, tables
 from benchmarks.growth import draw
 from benchmarks.measuring import measured, run_child
@@ -46,7 +44,6 @@ def test_a_compression_may_end_by_itself_and_few_rows_get_a_target_that_fits():
 
 
 def test_growth_measures_each_step_of_a_size_and_draws(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
     monkeypatch.setitem(growth.AXES, "trees", (4, 8))
     monkeypatch.setattr(
         growth,

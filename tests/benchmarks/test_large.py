@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from benchmarks import large, runner, tables, throughput
 
 
 def test_large_models_run(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
-    pytest.importorskip("lightgbm")
     out = tmp_path / "large.csv"
     arguments = ["--datasets", "Toy", "--data", folder, "--trees", "4", "--time-limit", "600"]
     once = ["--jobs", "0", "--indifference", "0", "--fit", "training", "--out", str(out)]

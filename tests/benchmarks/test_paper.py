@@ -6,15 +6,12 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn import datasets
 
 from benchmarks import data, frames, paper, runner
 from benchmarks.cells import COLUMNS
-
-pd = pytest.importorskip("pandas")
-pytest.importorskip("xgboost")
-datasets = pytest.importorskip("sklearn.datasets")
-pytest.importorskip("pandas")
 
 
 def test_encoder_scales_numbers_and_knows_its_groups(folder):

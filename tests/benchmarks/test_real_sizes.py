@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("xgboost")
-
 from benchmarks import real_sizes, runner
 
 

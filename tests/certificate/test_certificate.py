@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
 
 from pine_boost import kernels, prune_booster
 from pine_boost.certificate.certificate import Certificate, Status, library_versions
@@ -20,9 +21,6 @@ from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.lp import UnsolvedProgramError, WeightProgram
 from tests.support.forests import MANNERS, Manner, random_forest
-
-xgboost = pytest.importorskip("xgboost")
-pytest.importorskip("sklearn")
 
 
 def _data(n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:

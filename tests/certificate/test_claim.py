@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import Certificate, InvalidInputError, prune_booster
 from pine_boost.certificate.claims import (
@@ -25,9 +26,6 @@ from pine_boost.certificate.claims import (
 from pine_boost.model.digits import rounded_up
 from pine_boost.region.conformal import calibrate, coverage_floor
 from pine_boost.region.domain import Domain
-
-pytest.importorskip("sklearn")
-from sklearn.ensemble import GradientBoostingClassifier
 
 
 @pytest.fixture(scope="module")

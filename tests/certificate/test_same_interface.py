@@ -32,7 +32,8 @@ def test_labels_of_two_kinds_of_wrapper_are_compared() -> None:
 
 
 def test_two_kinds_of_xgboost_wrapper() -> None:
-    xgboost = pytest.importorskip("xgboost")
+    import xgboost
+
     X, y = make_table(2, n_rows=200)
     model = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1).fit(X, y)
     other = xgboost.XGBRFClassifier(n_jobs=1)
@@ -48,7 +49,8 @@ def test_two_kinds_of_xgboost_wrapper() -> None:
 
 
 def test_labels_are_not_asked_of_what_has_none() -> None:
-    lightgbm = pytest.importorskip("lightgbm")
+    import lightgbm
+
     X, y = make_table(2, n_rows=200)
     labels = np.array(["no", "yes"])[y]
     model = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(X, labels)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
 
 import pine_boost
 from pine_boost import (
@@ -50,7 +51,6 @@ from pine_boost.scoring.scorer_verification import verify_scorer
 from pine_boost.serving.folder import load_scorer
 from pine_boost.tables.schema import schema_of
 
-xgboost = pytest.importorskip("xgboost")
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 GONE, TWICE = object(), object()

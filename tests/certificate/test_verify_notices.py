@@ -7,8 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
 
 from pine_boost import Certificate, InvalidInputError, Region, prune_booster
 from pine_boost.certificate.claims import claim_of, rests_on
@@ -17,10 +20,6 @@ from pine_boost.errors import CertificateMismatch
 from pine_boost.verifying import verify
 from tests.support.command_line import words
 from tests.support.verifying import breast_or_iris
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-pandas = pytest.importorskip("pandas")
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 

@@ -14,9 +14,9 @@ from tests.support.command_line import words
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: Any) -> Path:
     """A model and its tables in several formats, with a label and a column of others."""
-    datasets = pytest.importorskip("sklearn.datasets")
-    xgboost = pytest.importorskip("xgboost")
-    pytest.importorskip("pandas")
+    import xgboost
+    from sklearn import datasets
+
     folder: Path = tmp_path_factory.mktemp("files")
     data = datasets.load_breast_cancer(as_frame=True)
     X, y = data.data.iloc[:, :6], data.target

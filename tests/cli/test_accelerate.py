@@ -72,9 +72,9 @@ def test_the_version_names_the_kernel(capsys):
 
 @pytest.mark.usefixtures("few_synthetic_rows")
 def test_a_statistic_from_files(tmp_path, capsys):
+    import xgboost
     from sklearn.datasets import make_classification
 
-    xgboost = pytest.importorskip("xgboost")
     X, y = make_classification(2000, 4, n_informative=3, n_redundant=0, flip_y=0.05, random_state=0)
     X = X.astype(np.float32)
     model = xgboost.XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1).fit(X[:1000], y[:1000])

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import catboost
 import numpy as np
 import pytest
 
@@ -20,8 +21,6 @@ from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from tests.support.catboost_models import KINDS
 from tests.support.native_models import make_table
-
-catboost = pytest.importorskip("catboost")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 CASES = [("binary", "leaf"), ("binary", "tree"), ("depthwise binary", "leaf"), ("3 classes", "tree")]

@@ -9,16 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
+from sklearn import datasets, ensemble
 
 from pine_boost.cli import COMMANDS, main
 from pine_boost.errors import InvalidInputError
 from pine_boost.region.region import Region
 from tests.support.command_line import run, words
-
-datasets = pytest.importorskip("sklearn.datasets")
-ensemble = pytest.importorskip("sklearn.ensemble")
-xgboost = pytest.importorskip("xgboost")
-pandas = pytest.importorskip("pandas")
 
 
 def test_prune_writes_a_model_that_keeps_its_promise(files: Path, pruned: Path) -> None:

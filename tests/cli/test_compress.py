@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
+import xgboost
 
 from pine_boost import verify_compression
 from pine_boost.cli import main
 from tests.support.command_line import words
 from tests.support.native_models import make_table
-
-xgboost = pytest.importorskip("xgboost")
-pandas = pytest.importorskip("pandas")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
+import treelite
 
 from pine_boost.cli import main
-
-for library in ("xgboost", "lightgbm", "sklearn", "treelite", "onnx", "onnxruntime"):
-    pytest.importorskip(library)
-
-import onnxruntime  # noqa: E402
-import treelite  # noqa: E402
-
-from tests.support.xgboost_models import booster_margins, make_rows, train  # noqa: E402
+from tests.support.xgboost_models import booster_margins, make_rows, train
 
 
 def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:

@@ -7,13 +7,12 @@ import json
 
 import numpy as np
 import pytest
+import xgboost
+from sklearn import datasets
 
 from pine_boost import compress_booster, prune_booster
 from pine_boost.cli import main
 from tests.support.command_line import words
-
-xgboost = pytest.importorskip("xgboost")
-datasets = pytest.importorskip("sklearn.datasets")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

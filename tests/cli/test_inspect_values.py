@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import pytest
 
 from pine_boost.cli import main
-
-lightgbm = pytest.importorskip("lightgbm")
 
 
 def test_a_regressor_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

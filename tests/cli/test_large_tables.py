@@ -13,9 +13,6 @@ from pine_boost.fleet.run import Policy, run_job
 from pine_boost.tables.table_files import read_any
 from tests.support.command_line import run
 
-pytest.importorskip("pandas")
-pytest.importorskip("pyarrow")
-
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 

@@ -13,16 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
+from sklearn import datasets
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.region.domain import Condition, Domain, read_domain
 from pine_boost.region.region import Region
 from tests.support.command_line import run, words
-
-datasets = pytest.importorskip("sklearn.datasets")
-ensemble = pytest.importorskip("sklearn.ensemble")
-xgboost = pytest.importorskip("xgboost")
-pandas = pytest.importorskip("pandas")
 
 
 def test_a_domain_file_says_what_a_domain_says(tmp_path: Path) -> None:

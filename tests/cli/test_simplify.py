@@ -8,17 +8,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble, tree
 
 from pine_boost.cli import main
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-tree = pytest.importorskip("sklearn.tree")
-
-from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train  # noqa: E402  (needs xgboost)
+from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train
 
 
 def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("sklearn")
+import xgboost
 from sklearn.datasets import load_breast_cancer
 
 from pine_boost.certificate.saved import COMPRESSION
 from pine_boost.cli import build_parser, main
 from pine_boost.compression.record import RECORD
 from tests.support.command_line import words
-
-xgboost = pytest.importorskip("xgboost")
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from pine_boost import PruneResult
 from tests.support.command_line import run, words
-
-pandas = pytest.importorskip("pandas")
-pytest.importorskip("xgboost")
 
 COMMANDS = (("prune", "--alpha", "0.5"), ("sweep", "--alphas", "0.5,0.6"))
 

@@ -8,23 +8,20 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+import pandas as pd
 import pytest
+import xgboost
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from tests.support.command_line import run, words
-
-xgboost = pytest.importorskip("xgboost")
-pd = pytest.importorskip("pandas")
-joblib = pytest.importorskip("joblib")
-pytest.importorskip("sklearn")
-
-from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
-from sklearn.compose import make_column_transformer  # noqa: E402
-from sklearn.frozen import FrozenEstimator  # noqa: E402
-from sklearn.impute import SimpleImputer  # noqa: E402
-from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV  # noqa: E402
-from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
-from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -258,7 +255,7 @@ def test_every_wrapper_from_a_pickle(kind, tmp_path, capsys):
 
 def test_layers_that_cannot_be_written_back_are_found_before_the_search(place, tmp_path, capsys):
     """cloudpickle wrote a lambda, which plain pickle reads and cannot write."""
-    cloudpickle = pytest.importorskip("cloudpickle")
+    import cloudpickle
     from sklearn.preprocessing import FunctionTransformer
 
     frame, y = table()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from sklearn import ensemble
 
 from pine_boost.compression.goal import Goal
 from pine_boost.parsers import read_model
 from tests.support.native_models import make_table
-
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 
 def test_a_margin_on_the_cut_is_the_class_that_the_library_gives_it() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn import ensemble
 
 from pine_boost.budget import Budget
 from pine_boost.compression.fit import best_shift, build_equations
@@ -18,8 +19,6 @@ from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
 from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows
-
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 
 def _lost(sums: np.ndarray, sign: np.ndarray, weight: np.ndarray, shift: float) -> float:

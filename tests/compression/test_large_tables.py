@@ -6,16 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
+from dask import dataframe as dask_frame
+from pyarrow import dataset
+from sklearn import ensemble
 
 from pine_boost import InvalidInputError, compress_booster, select_alpha, verify_compression
 from pine_boost.tables import rows
-
-pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-dataset = pytest.importorskip("pyarrow.dataset")
-xgboost, lightgbm = pytest.importorskip("xgboost"), pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -69,7 +70,6 @@ def test_compression_is_that_of_the_rows_in_memory(
     assert expected.leaves_after < expected.leaves_before
     monkeypatch.setattr(rows, "CHUNK_ROWS", 150)
     fit, val = _write(X_fit, tmp_path / "fit", 2), _write(X_val, tmp_path / "val", 3)
-    dask_frame = pytest.importorskip("dask.dataframe")
     first, second = {
         "folders": (fit, val),
         "dataset": (X_fit, dataset.dataset(val)),
@@ -92,7 +92,6 @@ def test_selection_is_that_of_the_rows_in_memory(tmp_path: Path, monkeypatch: py
     expected = select_alpha(model, X_fit, X_cal, X_sel, 0.9, **options)
     monkeypatch.setattr(rows, "CHUNK_ROWS", 150)
     sel = _write(X_sel, tmp_path / "sel", 3)
-    dask_frame = pytest.importorskip("dask.dataframe")
     for large in (sel, dataset.dataset(sel), dask_frame.from_pandas(X_sel, npartitions=2)):
         found = select_alpha(model, X_fit, X_cal, large, 0.9, **options)
         assert found.candidates == expected.candidates

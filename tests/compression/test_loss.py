@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
 from scipy.stats import multinomial
 
 import pine_boost
@@ -17,8 +18,6 @@ from pine_boost.compression.record import TestedSize as Size
 from pine_boost.compression.record import read_record
 from pine_boost.json_fields import digest_of
 from tests.support.native_models import make_table
-
-xgboost = pytest.importorskip("xgboost")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 N_DRAWS = 2000

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 from pine_boost.budget import Budget
 from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
@@ -22,10 +25,6 @@ from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows
 from tests.support.native_models import make_table
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 
 def _models() -> dict[str, Any]:

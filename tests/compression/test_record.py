@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import xgboost
 
 import pine_boost
 from pine_boost import CertificateMismatch
@@ -13,8 +14,6 @@ from pine_boost.compression.record import read_record
 from pine_boost.compression.recount import ON_TRUST
 from pine_boost.json_fields import digest_of
 from tests.support.native_models import make_table
-
-xgboost = pytest.importorskip("xgboost")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

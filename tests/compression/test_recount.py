@@ -34,7 +34,8 @@ def test_reversed_labels_are_noticed_scikit_learn() -> None:
 
 
 def test_reversed_labels_are_noticed_lightgbm() -> None:
-    lightgbm = pytest.importorskip("lightgbm")
+    import lightgbm
+
     model, X_val, result = _compressed(
         lightgbm.LGBMClassifier(n_estimators=6, num_leaves=5, n_jobs=1, verbose=-1), np.array(["no", "yes"])
     )
@@ -50,7 +51,8 @@ def test_reversed_labels_are_noticed_lightgbm() -> None:
 
 
 def test_another_missing_value_is_noticed() -> None:
-    xgboost = pytest.importorskip("xgboost")
+    import xgboost
+
     model, X_val, result = _compressed(xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1))
     booster = result.model.get_booster()
     for other in (booster, bytes(booster.save_raw("json")), bytes(booster.save_raw("ubj"))):

@@ -6,13 +6,12 @@ import logging
 from typing import Any
 
 import pytest
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost import UnsupportedModelError
 from pine_boost.compression import validation
 from tests.support.native_models import make_table
-
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

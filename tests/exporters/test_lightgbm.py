@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,9 +25,6 @@ from pine_boost.parsers.lightgbm.read import read_lightgbm
 from pine_boost.parsers.lightgbm.write import write_document
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.lightgbm_texts import leaf, text_of
-
-lgb = pytest.importorskip("lightgbm")
-
 
 QUIET = {"num_threads": 1, "verbose": -1, "seed": 3, "deterministic": True, "num_leaves": 8}
 WRAPPER = {"n_jobs": 1, "verbose": -1, "random_state": 3, "num_leaves": 8, "n_estimators": 9}
@@ -173,7 +171,8 @@ def test_file_of_the_command_line_has_no_pandas_line() -> None:
 
 
 def test_pandas_categories() -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     random = np.random.default_rng(0)
     X, y = make_table()
     names = np.array(["oak", "pine", "fir", "ash", "elm"])

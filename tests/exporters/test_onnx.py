@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightgbm
 import numpy as np
+import onnxruntime
 import pytest
+import xgboost
+from sklearn import ensemble
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
@@ -17,15 +21,8 @@ from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from tests.support.category_tables import words_and_codes
 from tests.support.grids import edge_rows, integer_margins
+from tests.support.native_models import MODELS, built
 from tests.support.trimmed import cut_forest
-
-pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-
-from tests.support.native_models import MODELS, built  # noqa: E402  (needs the libraries)
 
 SAYABLE = [name for name in MODELS if name != "lgb zero as missing" and not name.startswith("cat ")]
 
@@ -120,7 +117,6 @@ def test_regressors_return_values(name: str) -> None:
 
 
 def test_category_names_need_codes() -> None:
-    pytest.importorskip("pandas")
     frame, codes, y = words_and_codes()
     for native in (
         xgboost.XGBClassifier(n_estimators=4, enable_categorical=True, n_jobs=1),

@@ -7,18 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters import export
-from pine_boost.model import exact
-from pine_boost.model.forest import Model, PrunedForest
-from pine_boost.model.reference import native_margins
-from pine_boost.model.rules import SplitKind
-from pine_boost.parsers.sklearn.read import SklearnDocument, read_sklearn
-from tests.support.grids import edge_rows, grid_forest, integer_margins
-
-pytest.importorskip("sklearn")
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -32,6 +20,14 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.exporters import export
+from pine_boost.model import exact
+from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.model.reference import native_margins
+from pine_boost.model.rules import SplitKind
+from pine_boost.parsers.sklearn.read import SklearnDocument, read_sklearn
+from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.sklearn_models import CASES, check_exported, fitted, native_values, probe_rows, table
 
 

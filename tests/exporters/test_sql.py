@@ -7,8 +7,12 @@ import sqlite3
 from fractions import Fraction
 from typing import Any
 
+import duckdb
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
@@ -24,14 +28,8 @@ from pine_boost.tables.schema import schema_of
 from tests.support.category_tables import words_and_codes
 from tests.support.command_line import run
 from tests.support.hard_rows import hard_rows
-
-duckdb = pytest.importorskip("duckdb")
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-
-from tests.support.native_models import MODELS, built  # noqa: E402  (needs the libraries)
-from tests.support.xgboost_models import categorical_booster  # noqa: E402
+from tests.support.native_models import MODELS, built
+from tests.support.xgboost_models import categorical_booster
 
 ENGINES = {"sqlite": lambda: sqlite3.connect(":memory:"), "duckdb": lambda: duckdb.connect()}
 SAYABLE = [name for name in MODELS if name != "lgb zero as missing"]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
@@ -15,16 +19,6 @@ from pine_boost.parsers import read_model
 from pine_boost.prune import prune_booster
 from tests.support.category_tables import words_and_codes
 from tests.support.grids import edge_rows, grid_forest, integer_margins
-
-pytest.importorskip("treelite")
-pytest.importorskip("sklearn")
-pytest.importorskip("xgboost")
-pytest.importorskip("lightgbm")
-
-import lightgbm
-import xgboost
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
-
 from tests.support.gtil import gtil_margins
 from tests.support.sklearn_models import CASES, decide, fitted, probe_rows, table, to_raw
 
@@ -146,7 +140,6 @@ def test_xgboost_wrapper_uses_its_best_iteration() -> None:
 
 
 def test_xgboost_categories_and_missing_value() -> None:
-    pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(0)
     codes = np.column_stack([random.normal(size=400), random.integers(0, 9, 400)])
     y = (codes[:, 1] % 3 == 0) ^ (codes[:, 0] > 0)
@@ -251,7 +244,6 @@ def test_lightgbm_zero_as_missing_is_refused_or_right() -> None:
 
 
 def test_lightgbm_wrapper_with_a_table() -> None:
-    pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(0)
     codes = np.column_stack([random.normal(size=400), random.integers(0, 6, 400)])
     words = np.array(list("abcdef"))
@@ -265,7 +257,8 @@ def test_lightgbm_wrapper_with_a_table() -> None:
 
 
 def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
-    tl2cgen = pytest.importorskip("tl2cgen")
+    import tl2cgen
+
     X, y = table(3, "NaN")
     booster = xgboost.train(
         {"objective": "multi:softprob", "num_class": 3, "max_depth": 3, "nthread": 1}, xgboost.DMatrix(X, y), 4
@@ -293,7 +286,6 @@ def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
 
 
 def test_a_result_with_category_names_is_converted_for_codes() -> None:
-    pytest.importorskip("pandas")
     frame, codes, y = words_and_codes()
     native = xgboost.XGBClassifier(n_estimators=4, max_depth=2, enable_categorical=True, n_jobs=1).fit(frame, y)
     result = prune_booster(native, frame[:200], frame[200:], alpha=0.2, time_limit=20)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 from pine_boost.exporters.treelite import to_treelite
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows
-
-pytest.importorskip("treelite")
-xgboost = pytest.importorskip("xgboost")
-pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-
-from tests.support.gtil import gtil_margins  # noqa: E402  (needs treelite)
-from tests.support.value_models import BAGGED, lgb, table, xgb  # noqa: E402
+from tests.support.gtil import gtil_margins
+from tests.support.value_models import BAGGED, lgb, table, xgb
 
 MODELS = {
     **{

@@ -9,10 +9,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import ensemble
+from sklearn.base import clone
+from sklearn.inspection import partial_dependence
+from sklearn.tree import DecisionTreeRegressor, export_text
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
@@ -21,20 +27,11 @@ from pine_boost.model.forest import Forest, Model, PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
+from tests.support import lightgbm_models, native_models, sklearn_models, value_models, xgboost_models
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.trimmed import assert_same_trees, cut, cut_forest, n_remaining, reached
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-
-from sklearn.base import clone  # noqa: E402  (needs the libraries)
-from sklearn.inspection import partial_dependence  # noqa: E402
-from sklearn.tree import DecisionTreeRegressor, export_text  # noqa: E402
-
-from tests.support import lightgbm_models, native_models, sklearn_models, value_models, xgboost_models  # noqa: E402
-from tests.support.verifying import pruned_model  # noqa: E402
-from tests.support.xgboost_models import BOOSTERS, booster_margins, expected_margins, make_labels, make_rows  # noqa: E402
+from tests.support.verifying import pruned_model
+from tests.support.xgboost_models import BOOSTERS, booster_margins, expected_margins, make_labels, make_rows
 
 
 @dataclass(frozen=True)
@@ -279,7 +276,6 @@ CONVERTIBLE = [name for name in native_models.MODELS if name != "lgb zero as mis
 @pytest.mark.parametrize("share", [0.25, 1.0])
 @pytest.mark.parametrize("name", CONVERTIBLE)
 def test_treelite_margins_are_exact(name: str, share: float) -> None:
-    pytest.importorskip("treelite")
     from tests.support.gtil import gtil_margins
 
     native, X = native_models.built(name)

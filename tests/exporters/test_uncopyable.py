@@ -6,18 +6,17 @@ import copy
 import threading
 from functools import cache
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost.exporters import copy_value, export, export_trimmed
 from pine_boost.model.trimming import trim
 from pine_boost.parsers import read_model
 from tests.support.grids import grid_forest
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-lightgbm = pytest.importorskip("lightgbm")
-xgboost = pytest.importorskip("xgboost")
 
 KINDS = {
     "LightGBM": lambda: lightgbm.LGBMClassifier(n_estimators=8, num_leaves=4, n_jobs=1, verbose=-1, random_state=0),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xgboost
 
 from pine_boost import prune_booster, simplify
 from pine_boost.errors import InvalidInputError
@@ -17,10 +18,7 @@ from pine_boost.parsers.xgboost.document import read_document
 from pine_boost.parsers.xgboost.intercept import constant_document, constant_trees
 from pine_boost.parsers.xgboost.write import write_document
 from tests.support.grids import edge_rows, grid_forest
-
-xgboost = pytest.importorskip("xgboost")
-
-from tests.support.xgboost_models import (  # noqa: E402
+from tests.support.xgboost_models import (
     BOOSTERS,
     booster_margins,
     categorical_booster,
@@ -176,7 +174,8 @@ def test_attributes_stay_and_stale_ones_go():
 @pytest.mark.parametrize("name", ["logistic", "softprob", "softmax", "dart", "parallel", "hinge"])
 @pytest.mark.parametrize("file_format", ["json", "ubj"])
 def test_treelite_reads_the_export_and_agrees(name, file_format):
-    treelite = pytest.importorskip("treelite")
+    import treelite
+
     model = read_model(bytes(train(**BOOSTERS[name]).save_raw(file_format)))
     pruned = grid_forest(model.forest, some_weights(model.forest))
     contents = export(model, pruned)
@@ -332,7 +331,8 @@ def test_string_labels_of_a_subclass_survive():
 
 
 def test_pandas_categories_survive_and_are_recoded():
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     random = np.random.default_rng(0)
     names = random.choice(["red", "green", "blue"], 300)
     table = pandas.DataFrame(

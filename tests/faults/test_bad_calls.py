@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 
+import catboost
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost.parsers import read_model
@@ -16,12 +21,6 @@ from tests.faults.bad_calls import BAD_CALLS, World
 from tests.support.native_models import CATBOOST_QUIET
 
 NAMES = [name for name, *_ in BAD_CALLS]
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-catboost = pytest.importorskip("catboost")
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-pandas = pytest.importorskip("pandas")
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import pytest
 
@@ -18,9 +19,6 @@ from pine_boost import Certificate, InvalidInputError, OutputError, Region, prun
 from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.parsers import read_model
-
-lightgbm = pytest.importorskip("lightgbm")
-resource = pytest.importorskip("resource")
 
 
 @pytest.fixture(scope="module")

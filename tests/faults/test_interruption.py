@@ -16,14 +16,13 @@ from functools import cache
 import numpy as np
 import pytest
 from ortools.sat.python import cp_model
+from sklearn import ensemble
 
 from pine_boost import accelerate_booster, compress_booster, load_scorer, prune_booster, sweep, verify_compression
 from pine_boost.budget import SECONDS, Budget
 from pine_boost.cli import main
 from pine_boost.native.predict import predict_classes
 from pine_boost.proof.cpsat.solver import Stop, finishing, solve, solve_each
-
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 
 @pytest.fixture(scope="module")

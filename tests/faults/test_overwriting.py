@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 
 from pine_boost import Certificate, InvalidInputError, OutputError, prune_booster
 from pine_boost.certificate.saved import CERTIFICATE, read_saved
@@ -22,9 +24,6 @@ from pine_boost.json_fields import canonical, write_document
 from pine_boost.monitoring.region_monitor import watch
 from pine_boost.serving.folder import load_scorer
 from tests.support.command_line import words
-
-lightgbm = pytest.importorskip("lightgbm")
-xgboost = pytest.importorskip("xgboost")
 
 
 @pytest.fixture(scope="module")

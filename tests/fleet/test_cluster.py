@@ -7,14 +7,13 @@ import pickle
 import signal
 from pathlib import Path
 
+import distributed
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost import InvalidInputError
 from pine_boost.fleet import Job, run_fleet
-
-distributed = pytest.importorskip("distributed")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 N_JOBS = 6
 

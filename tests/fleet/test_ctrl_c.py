@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost.cli import main
 from pine_boost.fleet import read_jobs, run_fleet
 from pine_boost.fleet.run import NOT_RUN, Policy, run_job
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-pytest.importorskip("joblib")
 
 OPTIONS = {"alpha": 0.3}
 PRUNE = Policy("prune", OPTIONS, trust_pickle=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn import datasets, ensemble
 
 from pine_boost import InvalidInputError, Region, load_scorer, survey, verify
 from pine_boost.certificate.certificate import Certificate
@@ -22,10 +23,6 @@ from pine_boost.fleet.run import Policy, run_job
 from pine_boost.options import Options, fleet_options, option_of
 from tests.support.command_line import words
 from tests.support.native_models import CATBOOST_QUIET
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-datasets = pytest.importorskip("sklearn.datasets")
-pytest.importorskip("joblib")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -102,7 +99,8 @@ def test_every_job_gets_its_folder_and_a_second_run_does_nothing(place, tmp_path
 
 @pytest.mark.parametrize("method", ["prune", "compress", "accelerate"])
 def test_a_catboost_file_is_a_job_of_every_method(place, tmp_path, method):
-    catboost = pytest.importorskip("catboost")
+    import catboost
+
     X, y = datasets.load_breast_cancer(return_X_y=True)
     model = catboost.CatBoostClassifier(iterations=8, **CATBOOST_QUIET).fit(X[:250, :5], y[:250])
     model.save_model(str(tmp_path / "model.json"), format="json")

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost import InvalidInputError
 from pine_boost.fleet import Job, run_fleet
 from pine_boost.fleet.run import Policy, run_job
 from pine_boost.json_fields import digest_of
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-pytest.importorskip("joblib")
 
 POLICY = Policy("prune", {"alpha": 0.3}, trust_pickle=True)
 

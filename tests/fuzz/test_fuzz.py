@@ -10,12 +10,6 @@ from tests.fuzz.native_check import probe_rows
 from tests.fuzz.native_worker import WORKER
 from tests.fuzz.targets import NATIVE, TARGETS
 
-pytest.importorskip("catboost")
-pytest.importorskip("xgboost")
-pytest.importorskip("lightgbm")
-pytest.importorskip("sklearn")
-pytest.importorskip("pandas")
-
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_documents_are_refused_or_read_right(name):

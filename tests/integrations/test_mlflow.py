@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 
+import lightgbm
+import mlflow
 import numpy as np
 import pytest
+import xgboost
+from sklearn import datasets, ensemble, pipeline, preprocessing
 
 from pine_boost import Certificate, InvalidInputError, Region, prune_booster
 from pine_boost.integrations.mlflow import log_result
-
-mlflow = pytest.importorskip("mlflow")
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-datasets = pytest.importorskip("sklearn.datasets")
-ensemble = pytest.importorskip("sklearn.ensemble")
-pipeline = pytest.importorskip("sklearn.pipeline")
-preprocessing = pytest.importorskip("sklearn.preprocessing")
 
 X, Y = datasets.load_breast_cancer(return_X_y=True)
 X = X[:, :5]

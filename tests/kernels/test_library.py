@@ -32,7 +32,8 @@ print(kernels.name())
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Score in a process; what scikit-learn predicts lies beside the scorer, so that it need not be loaded there."""
-    ensemble = pytest.importorskip("sklearn.ensemble")
+    from sklearn import ensemble
+
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=8, random_state=0).fit(X, X[:, 0] > X[:, 1])
     folder = str(tmp_path_factory.mktemp("kernels") / "scorer")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost.model.forest import Decision
 from pine_boost.model.links import probabilities_of
@@ -13,9 +15,6 @@ from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import Tie
 from pine_boost.parsers import read_model
 from tests.support.native_models import make_table
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-lightgbm = pytest.importorskip("lightgbm")
 
 
 @pytest.mark.parametrize(("tie", "on_cuts"), [(Tie.LOWEST, [0, 1]), (Tie.HIGHEST, [1, 2])])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
 from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
 
@@ -222,7 +223,6 @@ def _float_sums(pruned: PrunedForest, X: Any, order: Any) -> Any:
 @pytest.mark.parametrize("probability", [1e-3, 0.05, 0.3, 0.5, 0.77, 0.999])
 def test_probability_guard_against_the_native_sigmoid(probability: float) -> None:
     """XGBoost's own float32 sigmoid, fed with margins: beyond the guard its side is certain."""
-    xgboost = pytest.importorskip("xgboost")
     X = np.array([[0.0], [1.0]])
     booster = xgboost.train(
         {"objective": "binary:logistic", "max_depth": 1, "nthread": 1, "base_score": 0.5},
@@ -267,7 +267,6 @@ def test_absent_bins_are_told_from_costs_and_add_up_within_a_word() -> None:
 
 @pytest.mark.parametrize(("n_classes", "objective"), [(1, "binary:logistic"), (3, "multi:softprob")])
 def test_links_err_by_less_than_a_claim_allows_for(n_classes: int, objective: str) -> None:
-    xgboost = pytest.importorskip("xgboost")
     assert 16 * exact.UNIT_ROUNDOFF[np.float32] <= exact.LINK_ERROR
     labels = {"num_class": n_classes} if n_classes > 1 else {}
     data = xgboost.DMatrix(np.zeros((6, 1)), np.arange(6) % max(2, n_classes))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xgboost
 
 from pine_boost.model.forest import Forest
 from pine_boost.model.reference import find_leaves
@@ -100,7 +101,6 @@ def test_tiny_values_are_zero_only_in_lightgbm() -> None:
 
 
 def test_category_code_is_rounded_to_float32_first() -> None:
-    xgboost = pytest.importorskip("xgboost")
     rng = np.random.default_rng(0)
     X = rng.integers(0, 6, size=(300, 1)).astype(float)
     y = np.isin(X[:, 0], [1, 4]).astype(int)
@@ -142,7 +142,6 @@ def _training_data(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_edges_fall_where_xgboost_puts_them() -> None:
-    xgboost = pytest.importorskip("xgboost")
     X, y = _training_data(0)
     model = xgboost.XGBClassifier(n_estimators=15, max_depth=4, n_jobs=1).fit(X, y)
     forest = _read(model)
@@ -153,7 +152,8 @@ def test_edges_fall_where_xgboost_puts_them() -> None:
 
 @pytest.mark.parametrize("zero_as_missing", [False, True])
 def test_edges_fall_where_lightgbm_puts_them(zero_as_missing: bool) -> None:
-    lightgbm = pytest.importorskip("lightgbm")
+    import lightgbm
+
     X, y = _training_data(1)
     X[np.isnan(X[:, 3]), 3] = 0.0  # a feature without NaN: missing type None
     parameters = {
@@ -178,7 +178,8 @@ def test_edges_fall_where_lightgbm_puts_them(zero_as_missing: bool) -> None:
 
 
 def test_edges_fall_where_scikit_learn_puts_them() -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble")
+    from sklearn import ensemble
+
     X, y = _training_data(2)
     model = ensemble.RandomForestClassifier(12, max_depth=5, random_state=0).fit(X, y)
     forest = _read(model)

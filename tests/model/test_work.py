@@ -6,12 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost.model.synthetic_rows import synthetic_rows, work_of
 from pine_boost.parsers import read_model
 from pine_boost.simplification import simplify
-
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 
 def test_splits_are_those_of_the_native_paths() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost.cli import main
 from pine_boost.errors import InvalidInputError, MalformedModelError
@@ -17,8 +18,6 @@ from pine_boost.monitoring import RegionMonitor, recalibrate, region_monitor, wa
 from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
 from pine_boost.region import Region, fit_region
-
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 
 def _rows(seed: int, n_rows: int, drifted: bool = False) -> np.ndarray:

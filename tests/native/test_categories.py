@@ -27,9 +27,6 @@ from tests.support.category_attacks import (
 )
 from tests.support.native_models import built
 
-for _package in ("xgboost", "lightgbm", "sklearn", "pandas"):
-    pytest.importorskip(_package)
-
 FORMS: dict[str, dict[str, Any]] = {
     "rounds": {"indifference": "auto"},
     "leaves": {"indifference": "auto", "unit": "leaf"},

@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 
 import pine_boost
 from pine_boost import prune_booster, sweep
@@ -17,10 +19,6 @@ from pine_boost.parsers import read_model
 from pine_boost.report.compression_report import render_compression
 from pine_boost.report.prune_report import render_report
 from pine_boost.serving.guards import measure_margin
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-pytest.importorskip("pandas")
 
 
 def _rows() -> np.ndarray:

@@ -8,8 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
+from sklearn import ensemble
 
 from pine_boost import PineClassifier, prune_booster, sweep
 from pine_boost.certificate.certificate import Certificate
@@ -20,14 +24,6 @@ from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
 from tests.support.leaf_results import KINDS, check_native, leaves_from_the_original, prune_and_verify_by_command
 from tests.support.verifying import breast_or_iris, fitted
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-pandas = pytest.importorskip("pandas")
-pytest.importorskip("xgboost")
-pytest.importorskip("lightgbm")
-pytest.importorskip("sklearn")
 
 
 def _deep(kind: str) -> tuple[Any, np.ndarray]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
+from sklearn import ensemble
 
 from pine_boost import prune_booster, sweep
 from pine_boost.native.predict import predict_margins
@@ -18,11 +22,6 @@ from pine_boost.result import PruneResult
 from pine_boost.search.lp_columns import kept_directions
 from tests.support.grids import feature_edges
 from tests.support.leaf_results import check_native, leaves_from_the_original
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-pandas = pytest.importorskip("pandas")
 
 RISE_AND_FALL = (1, -1, 1, -1)
 KINDS = ("booster", "xgboost", "xgboost-3", "lightgbm", "histogram", "histogram by name")

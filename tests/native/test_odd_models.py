@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
+import polars
 import pytest
+import xgboost
+from sklearn import ensemble
 
 from pine_boost import prune_booster, verify
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
@@ -16,11 +21,6 @@ from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-pandas = pytest.importorskip("pandas")
 
 
 def _numbers() -> tuple[np.ndarray, np.ndarray]:
@@ -180,9 +180,10 @@ def test_categories_of_every_table(library: str, kind: str, n_known: int) -> Non
     model = _categorical_model(library).fit(frame, label)
     table: Any = frame
     if kind == "polars":
-        table = pytest.importorskip("polars").from_pandas(frame)
+        table = polars.from_pandas(frame)
     if kind == "pyarrow":
-        arrow = pytest.importorskip("pyarrow")
+        import pyarrow as arrow
+
         if library == "histogram":  # a null of Arrow is no missing category to it
             frame = frame.assign(c=frame["c"].fillna("a"))
         table = arrow.Table.from_pandas(frame, preserve_index=False)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 from pine_boost import prune_booster
 from pine_boost.budget import OutOfEffort
@@ -22,14 +24,8 @@ from pine_boost.result import PruneResult
 from pine_boost.search import algorithm
 from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows, integer_margins
-from tests.support.native_models import MODELS, built
+from tests.support.native_models import LARGE, MODELS, built
 from tests.support.verifying import look_for_no_serving_margin
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-
-from tests.support.native_models import LARGE  # noqa: E402  (needs the libraries)
 
 
 @lru_cache(maxsize=1)  # a test asks several times about one result

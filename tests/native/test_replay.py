@@ -263,7 +263,8 @@ def test_every_point_of_a_proof_is_replayed_in_one_batch(monkeypatch: Any) -> No
 
 
 def test_names_and_text_categories() -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     _, X = built("xgb binary")
     frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
     frame["b"] = pandas.Categorical.from_codes(X[:, 1].astype(int), list("uvwxyz"))

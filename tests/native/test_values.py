@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble, tree
 
 from pine_boost import prune_booster
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
@@ -16,13 +19,7 @@ from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 from tests.support.grids import edge_rows
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-tree = pytest.importorskip("sklearn.tree")
-
-from tests.support.xgboost_models import OBJECTIVES_OF_VALUES  # noqa: E402  (needs xgboost)
+from tests.support.xgboost_models import OBJECTIVES_OF_VALUES
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -204,7 +201,8 @@ def test_prune_refuses_values_and_names_what_takes_them() -> None:
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
 def test_values_of_a_table_with_categories(library: str) -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     X, y = _table()
     codes = np.random.default_rng(4).integers(0, 5, len(X))
     names = ["ash", "birch", "cedar", "date", "elm", "fir"]

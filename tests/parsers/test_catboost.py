@@ -8,6 +8,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+import catboost
 import numpy as np
 import pytest
 
@@ -26,8 +27,6 @@ from pine_boost.tables.schema import schema_of
 from tests.support.catboost_models import KINDS, one_hot, table_of_towns
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import CATBOOST_QUIET, built, make_table
-
-catboost = pytest.importorskip("catboost")
 
 
 def loaded(contents: bytes, folder: Path) -> Any:

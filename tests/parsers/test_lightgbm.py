@@ -7,8 +7,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+import lightgbm as lgb
 import numpy as np
 import pytest
+from scipy import sparse
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.exporters import export
@@ -20,11 +22,8 @@ from pine_boost.parsers.lightgbm.decision import class_gap, one_against_all_guar
 from pine_boost.parsers.lightgbm.read import read_lightgbm
 from pine_boost.parsers.lightgbm.write import write_document
 from tests.support.grids import grid_forest, integer_margins
+from tests.support.lightgbm_models import BASE, CONFIGS, raw, rows_for, table, trained
 from tests.support.lightgbm_texts import leaf, split, text_of
-
-lgb = pytest.importorskip("lightgbm")
-
-from tests.support.lightgbm_models import BASE, CONFIGS, raw, rows_for, table, trained  # noqa: E402  (needs the libraries)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -170,7 +169,6 @@ def test_constant_model_of_one_leaf() -> None:
 
 
 def test_threads_and_sparse_rows_agree_with_the_export() -> None:
-    sparse = pytest.importorskip("scipy.sparse")
     model = read_lightgbm(trained("zero_as_missing"))
     pruned = grid_forest(model.forest)
     written = export(model, pruned)

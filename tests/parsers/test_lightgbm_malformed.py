@@ -129,7 +129,8 @@ def random_block(rng: random.Random, index: int, n_features: int) -> str:
 @given(seed=st.integers(0, 2**32), n_classes=st.sampled_from([1, 3]), n_rounds=st.integers(1, 4))
 @settings(max_examples=60, deadline=None)
 def test_random_models_agree_with_the_native_library(seed: int, n_classes: int, n_rounds: int) -> None:
-    lgb = pytest.importorskip("lightgbm")
+    import lightgbm as lgb
+
     rng = random.Random(seed)
     blocks = tuple(random_block(rng, i, 2) for i in range(n_classes * n_rounds))
     objective = "binary sigmoid:1" if n_classes == 1 else "multiclass num_class:3"
@@ -163,7 +164,8 @@ def test_random_models_agree_with_the_native_library(seed: int, n_classes: int, 
     ],
 )
 def test_what_lightgbm_refuses_is_refused_with_the_field(old, new, field):
-    lightgbm = pytest.importorskip("lightgbm")
+    import lightgbm
+
     X = np.random.default_rng(0).normal(size=(100, 2))
     data = lightgbm.Dataset(X, X[:, 0] > 0)
     text = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, data, 2).model_to_string().encode()

@@ -6,17 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
-
-from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.model import exact
-from pine_boost.model.reference import find_leaves, native_margins
-from pine_boost.model.rules import SplitKind
-from pine_boost.parsers.sklearn.read import read_isolation_forest, read_sklearn
-from tests.support.grids import edge_rows
-
-pytest.importorskip("sklearn")
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
@@ -41,6 +32,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
 
+from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
+from pine_boost.model import exact
+from pine_boost.model.reference import find_leaves, native_margins
+from pine_boost.model.rules import SplitKind
+from pine_boost.parsers.sklearn.read import read_isolation_forest, read_sklearn
+from tests.support.grids import edge_rows
 from tests.support.sklearn_models import CASES, decide, expected_values, fitted, native_values, probe_rows, table
 
 # OpenMP threads that spin on a shared machine turn seconds into minutes
@@ -80,7 +77,6 @@ def test_leaves_are_those_of_apply(name: str) -> None:
 
 
 def test_reading_changes_nothing_and_tells_names() -> None:
-    pandas = pytest.importorskip("pandas")
     X, y = load_iris(return_X_y=True)
     frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
     native = GradientBoostingClassifier(n_estimators=3).fit(frame, y)
@@ -96,7 +92,6 @@ def test_reading_changes_nothing_and_tells_names() -> None:
 
 
 def test_string_categories_of_a_table_keep_their_column() -> None:
-    pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(0)
     words = np.array(["oak", "elm", "fir", "yew"])
     frame = pandas.DataFrame(
@@ -396,7 +391,6 @@ def test_thresholds_that_cannot_be_kept(name: str, n_classes: int, threshold: An
 
 
 def test_none_as_category_is_refused() -> None:
-    pandas = pytest.importorskip("pandas")
     column = np.array(["a", "b", None] * 40, dtype=object)
     frame = pandas.DataFrame({"x": np.arange(120.0), "word": pandas.Series(column, dtype=object)})
     native = HistGradientBoostingClassifier(max_iter=2, categorical_features=["word"])

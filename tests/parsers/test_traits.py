@@ -9,8 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import catboost
+import lightgbm
 import numpy as np
+import pandas
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
@@ -18,12 +23,6 @@ from pine_boost.native.predict import load_native, original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.parsers.catboost.category_hash import category_hash
 from pine_boost.parsers.traits import LIBRARIES, Traits, describe, traits_of
-
-xgboost = pytest.importorskip("xgboost")
-catboost = pytest.importorskip("catboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-pandas = pytest.importorskip("pandas")
 
 
 def _frame() -> tuple[Any, np.ndarray]:

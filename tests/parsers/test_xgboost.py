@@ -6,7 +6,9 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
+import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,10 +24,7 @@ from pine_boost.parsers.xgboost.trees import Trees
 from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
 from pine_boost.parsers.xgboost.write import write_document
 from tests.support.grids import edge_rows, grid_forest, integer_margins
-
-xgboost = pytest.importorskip("xgboost")
-
-from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
+from tests.support.xgboost_models import (
     BOOSTERS,
     OBJECTIVES_OF_VALUES,
     booster_margins,
@@ -278,7 +277,6 @@ def test_categorical_splits(max_cat_to_onehot):
 
 
 def test_pandas_categories_are_kept_in_code_order():
-    pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(0)
     names = random.choice(["red", "green", "blue"], 300)
     sizes = random.choice([7, 3, 40], 300)
@@ -300,7 +298,6 @@ def test_pandas_categories_are_kept_in_code_order():
 
 
 def test_category_names_that_xgboost_stores_cut_are_refused():
-    pandas = pytest.importorskip("pandas")
     column = pandas.Categorical(["é", "x", "é", "x"] * 20)
     table = pandas.DataFrame({"a": column, "b": np.arange(80.0)})
     classifier = xgboost.XGBClassifier(n_estimators=2, n_jobs=1, enable_categorical=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xgboost
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.exporters import export
@@ -18,10 +19,7 @@ from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.xgboost.intercept import LINKS, compute_margin, find_logf
 from tests.support.grids import grid_forest
-
-xgboost = pytest.importorskip("xgboost")
-
-from tests.support.xgboost_models import BOOSTERS, make_labels, make_rows, train  # noqa: E402
+from tests.support.xgboost_models import BOOSTERS, make_labels, make_rows, train
 
 
 @pytest.mark.parametrize("model", [None, 3, object(), [1], {"a": 1}, np.zeros(3), xgboost.DMatrix])
@@ -66,8 +64,8 @@ def test_unknown_bytes(contents, tmp_path):
 
 
 def test_pipeline_is_refused_with_the_name_of_the_step():
-    pipeline = pytest.importorskip("sklearn.pipeline")
-    preprocessing = pytest.importorskip("sklearn.preprocessing")
+    from sklearn import pipeline, preprocessing
+
     rows = np.nan_to_num(make_rows())
     steps = [("scale", preprocessing.StandardScaler()), ("boost", xgboost.XGBClassifier(n_estimators=2, n_jobs=1))]
     fitted = pipeline.Pipeline(steps).fit(rows, make_labels(rows, 2))
@@ -77,7 +75,8 @@ def test_pipeline_is_refused_with_the_name_of_the_step():
 
 
 def test_pickles_need_trust(tmp_path):
-    joblib = pytest.importorskip("joblib")
+    import joblib
+
     rows = make_rows()
     classifier = xgboost.XGBClassifier(n_estimators=2, n_jobs=1).fit(rows, make_labels(rows, 2))
     contents = pickle.dumps(classifier)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xgboost
 
 from pine_boost.errors import MalformedModelError, PineBoostError
 from pine_boost.exporters import export
@@ -12,11 +13,7 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.xgboost.read import read_xgboost
 from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
 from tests.support.grids import grid_forest
-
-xgboost = pytest.importorskip("xgboost")
-pytest.importorskip("pandas")
-
-from tests.support.malformed_xgboost import healthy_files, malformed_files  # noqa: E402  (needs xgboost)
+from tests.support.malformed_xgboost import healthy_files, malformed_files
 
 CASES = malformed_files()
 

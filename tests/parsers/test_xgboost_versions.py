@@ -14,9 +14,6 @@ from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.trimmed import cut_forest
-
-pytest.importorskip("xgboost")
-
 from tests.support.xgboost_models import BOOSTERS, categorical_booster, make_rows, some_weights, train
 
 pytestmark = pytest.mark.slow

@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.decomposition import PCA
+from sklearn.pipeline import Pipeline
 
 from pine_boost import UnsupportedModelError, prune_booster
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-pd = pytest.importorskip("pandas")
-
-from sklearn.base import BaseEstimator, TransformerMixin  # noqa: E402
-from sklearn.decomposition import PCA  # noqa: E402
-from sklearn.pipeline import Pipeline  # noqa: E402
 
 
 class _Step(TransformerMixin, BaseEstimator):

@@ -6,13 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import pine_boost
-from pine_boost import InvalidInputError, UnsupportedModelError, prune_booster
-from pine_boost.pipelines.unwrapping import switch_point, unwrap
-
-pytest.importorskip("sklearn")
-
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
@@ -21,6 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+
+import pine_boost
+from pine_boost import InvalidInputError, UnsupportedModelError, prune_booster
+from pine_boost.pipelines.unwrapping import switch_point, unwrap
 
 X, Y = load_breast_cancer(return_X_y=True)
 FOREST = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X[:300], Y[:300])

@@ -5,27 +5,24 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
+import lightgbm
 import numpy as np
+import pandas as pd
 import pytest
+import xgboost
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pine_boost.pipelines.unwrapping
 from pine_boost import GuardedModel, accelerate_booster, load_scorer, prune_booster, sweep, verify
 from tests.support.command_line import run
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-pd = pytest.importorskip("pandas")
-pytest.importorskip("sklearn")
-
-from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
-from sklearn.compose import make_column_transformer  # noqa: E402
-from sklearn.datasets import load_breast_cancer  # noqa: E402
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier  # noqa: E402
-from sklearn.frozen import FrozenEstimator  # noqa: E402
-from sklearn.impute import SimpleImputer  # noqa: E402
-from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV  # noqa: E402
-from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
-from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xgboost
 
 from pine_boost import prune_booster, verify
 from pine_boost.budget import Budget, Effort, OutOfEffort
@@ -33,10 +34,6 @@ from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.naive import Case, broken_rows, in_region, random_case, random_pruned
 from tests.support.scores import fit_isolation_forest
 from tests.support.solver_settings import FOREVER
-
-pytest.importorskip("sklearn")  # isolation forests
-pytest.importorskip("sklearn")
-
 
 KINDS = ("same", "reweighted", "planted")
 
@@ -266,7 +263,6 @@ def test_the_two_proofs_use_it_and_name_it(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("indifference", [0.0, 0.05])
 def test_a_large_model_over_few_states_is_proved_at_once(indifference: float, tmp_path: Path) -> None:
     """100 trees of depth 6 over nine yes-or-no features, one of them with gaps."""
-    xgboost = pytest.importorskip("xgboost")
     random = np.random.default_rng(0)
     X = random.integers(0, 2, size=(1500, 9)).astype(float)
     y = X[:, 0] + X[:, 1] * X[:, 2] + X[:, 3] * (1 - X[:, 4]) + random.normal(0, 0.8, 1500) > 1.2
@@ -291,7 +287,6 @@ def test_a_large_model_over_few_states_is_proved_at_once(indifference: float, tm
 
 def test_columns_that_no_tree_splits_on_cost_nothing() -> None:
     """More columns than numpy has axes: 80, of which two are split on."""
-    xgboost = pytest.importorskip("xgboost")
     X = np.zeros((200, 80))
     X[:, [3, 71]] = np.random.default_rng(0).integers(0, 3, size=(200, 2))
     y = (X[:, 3] > X[:, 71]).astype(int)

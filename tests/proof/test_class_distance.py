@@ -5,8 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost.compression.distance import exact_distance, prove_distance, rounded_up
@@ -14,10 +17,6 @@ from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows
 from tests.support.native_models import make_table
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

@@ -110,8 +110,6 @@ def _score(kind: str, forest: Forest, X: np.ndarray) -> tuple[ScoreTables, State
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("with_domain", [False, True])
 def test_solver_and_numpy_agree_on_every_state(manner: Manner, kind: str, with_domain: bool) -> None:
-    if kind == "isolation-forest":
-        pytest.importorskip("sklearn")
     rng = np.random.default_rng(len(kind))
     forest = random_forest(rng, 3, 2, 3, manner=manner, categorical=(1,), n_categories=3)
     X = random_rows(rng, forest, 200)

@@ -10,7 +10,6 @@ from pine_boost.model.reference import native_margins
 from pine_boost.region import Domain
 from tests.support.regions import fitted_region, forest_and_rows
 
-pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 

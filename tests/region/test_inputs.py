@@ -7,7 +7,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
+from scipy import sparse
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Forest
@@ -23,7 +27,6 @@ from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
 from tests.support.forests import random_forest, random_rows
 from tests.support.grids import feature_edges
 
-pytest.importorskip("sklearn")
 NAMES = ["age", "income", "rate"]
 
 
@@ -35,12 +38,14 @@ def _data(n_rows: int = 600) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _xgboost(X: Any, y: np.ndarray) -> Any:
-    xgboost = pytest.importorskip("xgboost")
+    import xgboost
+
     return xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1).fit(X, y)
 
 
 def _lightgbm(X: Any, y: np.ndarray) -> Any:
-    lightgbm = pytest.importorskip("lightgbm")
+    import lightgbm
+
     return lightgbm.LGBMClassifier(n_estimators=12, num_leaves=8, n_jobs=1, verbosity=-1, min_child_samples=5).fit(X, y)
 
 
@@ -126,13 +131,12 @@ def _check_bin_edges(region: Region, model: Any, forest: Forest, X: np.ndarray, 
 
 def _tables_of(kind: str, X: np.ndarray) -> Any:
     if kind == "pandas":
-        return pytest.importorskip("pandas").DataFrame(X, columns=NAMES)
+        return pandas.DataFrame(X, columns=NAMES)
     if kind == "polars":
-        return pytest.importorskip("polars").DataFrame(dict(zip(NAMES, X.T, strict=True)))
+        return polars.DataFrame(dict(zip(NAMES, X.T, strict=True)))
     if kind == "pyarrow":
-        return pytest.importorskip("pyarrow").table(dict(zip(NAMES, X.T, strict=True)))
+        return pyarrow.table(dict(zip(NAMES, X.T, strict=True)))
     if kind == "sparse":
-        sparse = pytest.importorskip("scipy.sparse")
         return sparse.csr_matrix(np.nan_to_num(X))
     return X.tolist() if kind == "list" else X
 
@@ -140,7 +144,6 @@ def _tables_of(kind: str, X: np.ndarray) -> Any:
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "sparse", "list", "numpy"])
 @pytest.mark.parametrize("train", LIBRARIES[:2])
 def test_every_kind_of_table_gives_the_same_region(train: Any, kind: str) -> None:
-    pandas = pytest.importorskip("pandas")
     X, y = _data()
     model = train(pandas.DataFrame(X, columns=NAMES), y)
     forest = read_model(model).forest
@@ -159,7 +162,6 @@ def test_every_kind_of_table_gives_the_same_region(train: Any, kind: str) -> Non
 
 
 def test_one_row_of_every_kind_is_explained() -> None:
-    pandas = pytest.importorskip("pandas")
     X, y = _data()
     forest = read_model(_xgboost(pandas.DataFrame(X, columns=NAMES), y)).forest
     region = fit_region(forest, X[:300], X[300:], alpha=0.1)
@@ -181,7 +183,6 @@ def test_one_row_of_every_kind_is_explained() -> None:
 
 
 def test_wrong_columns_are_refused_in_every_call() -> None:
-    pandas = pytest.importorskip("pandas")
     X, y = _data()
     forest = read_model(_xgboost(pandas.DataFrame(X, columns=NAMES), y)).forest
     region = fit_region(forest, X[:300], X[300:], alpha=0.1)

@@ -19,7 +19,6 @@ from tests.support.encoding import all_solutions, encode
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 from tests.support.scores import fit_isolation_forest
 
-pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 

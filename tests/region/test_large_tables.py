@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
+from pyarrow import dataset
 
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.errors import InvalidInputError, RegionError
@@ -17,10 +19,6 @@ from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import _nearest, count_nearest, edges_at_quantiles
 from pine_boost.tables import rows
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
-
-pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-dataset = pytest.importorskip("pyarrow.dataset")
-pytest.importorskip("sklearn")
 
 
 def _problem(manner: Manner = MANNERS[0], seed: int = 0) -> tuple[Forest, Any, Any]:
@@ -81,8 +79,9 @@ def test_the_search_begins_with_the_distinct_states_of_x_fit(tmp_path: Path, mon
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_on_dask_the_counting_runs_on_the_workers() -> None:
-    frames = pytest.importorskip("dask.dataframe")
-    distributed = pytest.importorskip("distributed")
+    import distributed
+    from dask import dataframe as frames
+
     forest, X_fit, X_cal = _problem()
     with distributed.Client(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"

@@ -51,7 +51,8 @@ def test_only_the_original_is_taken_for_the_original(indifference: float) -> Non
 
 
 def test_a_model_with_a_threshold_is_read_with_it() -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble")
+    from sklearn import ensemble
+
     from pine_boost.parsers import read_model
 
     rng = np.random.default_rng(1)

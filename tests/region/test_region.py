@@ -20,7 +20,6 @@ from pine_boost.region.membership import compile_membership
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 from tests.support.regions import fitted_region, forest_and_rows
 
-pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 

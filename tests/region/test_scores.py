@@ -157,7 +157,6 @@ def test_average_path_length() -> None:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 def test_isolation_forest_is_minus_the_mean_corrected_path_length(manner: Manner) -> None:
-    pytest.importorskip("sklearn")
     forest, X, _, _ = _data(manner, 4)
     score, space = fit_isolation_forest(X, forest, random_state=1)
     assert score.trees is not None
@@ -179,7 +178,8 @@ def test_isolation_forest_is_minus_the_mean_corrected_path_length(manner: Manner
 
 
 def test_isolation_forest_follows_scikit_learn_where_the_comparison_is_the_same() -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble")
+    from sklearn import ensemble
+
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 5, 3, 3, comparison=MANNERS[2].comparison)
     X = rng.normal(size=(500, 3)).astype(np.float32).astype(np.float64)
@@ -195,7 +195,6 @@ def test_isolation_forest_follows_scikit_learn_where_the_comparison_is_the_same(
 
 
 def test_isolation_thresholds_join_the_space_and_leave_the_model_alone() -> None:
-    pytest.importorskip("sklearn")
     forest, X, base, states = _data(XGBOOST, 6)
     _, space = fit_isolation_forest(X, forest)
     assert space.n_states.sum() > base.n_states.sum()
@@ -206,7 +205,6 @@ def test_isolation_thresholds_join_the_space_and_leave_the_model_alone() -> None
 
 
 def test_scores_are_deterministic() -> None:
-    pytest.importorskip("sklearn")
     forest, X, _, _ = _data(XGBOOST, 8)
     for name in ("chow-liu", "leaf-support", "isolation-forest"):
         first, second = (fit_score(name, forest, X, random_state=3) for _ in range(2))
@@ -216,7 +214,6 @@ def test_scores_are_deterministic() -> None:
 
 @pytest.mark.parametrize("name", ["chow-liu", "leaf-support", "isolation-forest"])
 def test_missing_values_that_were_never_seen_are_priced_out(name: str) -> None:
-    pytest.importorskip("sklearn")
     forest, X, _, _ = _data(XGBOOST, 12)
     present = X[~np.isnan(X[:, [0, 3]]).any(axis=1)]  # features 0 and 3 never miss, 1 and 2 do
     fitted = fit_score(name, forest, present)

@@ -16,7 +16,6 @@ from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 
-pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 

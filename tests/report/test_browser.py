@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("sklearn")
 from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import RegionMonitor, accelerate_booster, compare_models, compress_booster, prune_booster

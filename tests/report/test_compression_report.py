@@ -6,15 +6,14 @@ import re
 
 import numpy as np
 import pytest
+import xgboost
 from markupsafe import escape
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost.compression.compress_result import CompressResult
 from pine_boost.report.compression_report import render_compression
 from tests.support.native_models import make_table
-
-xgboost = pytest.importorskip("xgboost")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

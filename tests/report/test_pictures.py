@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import PruneResult, prune_booster
 from pine_boost.budget import Budget
@@ -17,10 +19,6 @@ from pine_boost.report.facts import gather
 from pine_boost.report.pages import style
 from pine_boost.report.prune_report import render_page, render_report
 from pine_boost.result import Absent
-
-pytest.importorskip("sklearn")
-from sklearn.datasets import load_breast_cancer, load_iris
-from sklearn.ensemble import GradientBoostingClassifier
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
+import xgboost
+from sklearn import datasets, ensemble
 
 from pine_boost import CertificateMismatch, InvalidInputError, PruneResult, prune_booster, sweep
 from pine_boost.certificate.claims import headline_of
@@ -17,11 +20,6 @@ from pine_boost.native.predict import predict_classes
 from pine_boost.report.charts import draw_tradeoff
 from pine_boost.report.outside import find_outside
 from pine_boost.report.prune_report import render_report
-
-datasets = pytest.importorskip("sklearn.datasets")
-ensemble = pytest.importorskip("sklearn.ensemble")
-xgboost = pytest.importorskip("xgboost")
-pandas = pytest.importorskip("pandas")
 
 
 class _Tags(HTMLParser):
@@ -194,7 +192,8 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
 def test_other_libraries_are_measured_too(parts: Any) -> None:
     _, X_fit, X_cal, X_test = parts
     y = (X_fit.iloc[:, 0] > X_fit.iloc[:, 0].median()).astype(int)
-    lightgbm = pytest.importorskip("lightgbm")
+    import lightgbm
+
     models = (
         ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=1, random_state=0),
         lightgbm.LGBMClassifier(n_estimators=4, num_leaves=3, n_jobs=1, verbose=-1),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 
 import pine_boost
@@ -163,7 +165,6 @@ def test_names_and_shape_are_known():
 
 
 def test_text_labels_and_frames():
-    pandas = pytest.importorskip("pandas")
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     _, X = built("histogram")
@@ -218,8 +219,8 @@ def test_speedup_is_measured_beside_the_native_model():
 
 
 def test_speedup_on_frames_with_and_without_categories():
-    pandas = pytest.importorskip("pandas")
-    lightgbm = pytest.importorskip("lightgbm")
+    import lightgbm
+
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"size": rng.normal(size=400), "colour": rng.choice(["red", "green"], 400)})
     frame["colour"] = frame["colour"].astype("category")
@@ -298,9 +299,10 @@ def test_values_of_histogram_regressors_are_those_of_predict(loss):
 )
 def test_a_wrapper_that_answers_otherwise_than_its_objective_is_refused(library, wrapper, objective):
     """XGBRegressor(objective="binary:logistic").predict gives probabilities, where a scorer would give classes."""
-    module = pytest.importorskip(library)
     X = np.random.default_rng(0).normal(size=(300, 3))
     options = {"verbose": -1} if library == "lightgbm" else {}
-    native = getattr(module, wrapper)(objective=objective, n_estimators=3, n_jobs=1, **options).fit(X, X[:, 0] > 0)
+    native = getattr(importlib.import_module(library), wrapper)(
+        objective=objective, n_estimators=3, n_jobs=1, **options
+    ).fit(X, X[:, 0] > 0)
     with pytest.raises(UnsupportedModelError, match=f"{wrapper}.predict gives .*{objective}.*Pass"):
         pine_boost.accelerate_booster(native)

@@ -7,8 +7,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelError
@@ -23,10 +26,6 @@ from pine_boost.proof.exits import faults_of
 from pine_boost.scoring.scorer_verification import verify_scorer
 from pine_boost.scoring.validated_exits import build_stages, estimate_levels
 from pine_boost.tables.rows import MemoryRows
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

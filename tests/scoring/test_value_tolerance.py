@@ -6,8 +6,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost import InvalidInputError
@@ -19,10 +22,6 @@ from pine_boost.scoring.proved_parts import restrict, truncate
 from pine_boost.scoring.scorer_verification import verify_scorer
 from tests.support.hard_rows import hard_table
 from tests.support.scorer_folders import rewrite
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

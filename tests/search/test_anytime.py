@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost import UnsupportedModelError, prune_booster, sweep
 from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, OutOfTime, Step, StopReason
@@ -32,8 +33,6 @@ from tests.support.grids import grid_forest
 from tests.support.naive import random_case
 from tests.support.solver_settings import SETTINGS
 from tests.support.verifying import fitted
-
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 
 def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble
+from xgboost import XGBClassifier
 
 from pine_boost import Region, prune_booster, sweep, verify
 from pine_boost.budget import StopReason
@@ -19,9 +21,6 @@ from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.search.choose_indifference import Choice, Chosen
 from pine_boost.search.search_result import SearchResult
-
-ensemble = pytest.importorskip("sklearn.ensemble")
-XGBClassifier = pytest.importorskip("xgboost").XGBClassifier
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 from lightgbm import LGBMClassifier
+from sklearn import ensemble
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 from pine_boost import CertificateMismatch, compress_booster, prune_booster, simplify, survey, sweep, verify
@@ -28,17 +33,9 @@ from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.result import PruneResult
 from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-
-from sklearn.datasets import load_breast_cancer  # noqa: E402
-from sklearn.tree import DecisionTreeClassifier  # noqa: E402
-
-from tests.adversary.natives import native_model  # noqa: E402
-from tests.support.grids import edge_rows  # noqa: E402
-from tests.support.simplifiable import MANNERS, drawn_model, probe  # noqa: E402
+from tests.adversary.natives import native_model
+from tests.support.grids import edge_rows
+from tests.support.simplifiable import MANNERS, drawn_model, probe
 
 
 def has_more_to_leave_out(forest: Forest) -> bool:

@@ -34,8 +34,6 @@ from tests.support.naive import Case, broken_rows, random_case, random_pruned
 from tests.support.solver_settings import FOREVER
 from tests.support.verifying import look_for_no_serving_margin
 
-pytest.importorskip("sklearn")  # isolation forests
-
 KINDS = ("dropped", "same", "planted", "reweighted")
 
 
@@ -306,13 +304,16 @@ def test_a_large_model_is_certified_natively_and_verified(monkeypatch: pytest.Mo
     if kind != "forest":
         X[rng.random(X.shape) < 0.05] = np.nan
     if kind == "xgboost":
-        xgboost = pytest.importorskip("xgboost")
+        import xgboost
+
         model: Any = xgboost.XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1)
     elif kind == "lightgbm":
-        lightgbm = pytest.importorskip("lightgbm")
+        import lightgbm
+
         model = lightgbm.LGBMClassifier(n_estimators=60, num_leaves=12, n_jobs=1, verbose=-1)
     else:
-        ensemble = pytest.importorskip("sklearn.ensemble")
+        from sklearn import ensemble
+
         model = ensemble.HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=12)
         if kind == "forest":
             model = ensemble.RandomForestClassifier(60, max_depth=5, random_state=0)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from pine_boost import prune_booster, sweep, verify
-
-pytest.importorskip("sklearn")
 
 
 def _problem() -> tuple[object, np.ndarray, np.ndarray]:

@@ -6,15 +6,13 @@ import json
 import shutil
 import threading
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import datasets, ensemble
 
 from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, OutputError, load_scorer, prune_booster
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-datasets = pytest.importorskip("sklearn.datasets")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 X, Y = datasets.load_breast_cancer(return_X_y=True)
 X = X[:, :6]

@@ -7,18 +7,16 @@ import threading
 from dataclasses import replace
 from functools import cache
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import datasets, ensemble
 
 import pine_boost.parsers
 from pine_boost import GuardedModel, InvalidInputError, accelerate_booster, load_scorer, prune_booster
 from pine_boost.native.predict import predict_classes
 from pine_boost.serving.scorers import BACKENDS, Scorer
-
-lightgbm = pytest.importorskip("lightgbm")
-xgboost = pytest.importorskip("xgboost")
-datasets = pytest.importorskip("sklearn.datasets")
-ensemble = pytest.importorskip("sklearn.ensemble")
 
 NAMES = np.array(["benign", "malign"])
 SIZE = {"n_estimators": 12, "max_depth": 2}

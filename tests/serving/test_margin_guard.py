@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xgboost
 from scipy.stats import beta
 
 from pine_boost import GuardedModel, InvalidInputError, prune_booster
 from pine_boost.serving.margin_guard import choose_margin, margin_levels
-
-xgboost = pytest.importorskip("xgboost")
-pytest.importorskip("treelite")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xgboost
+from sklearn import datasets
 
 from pine_boost import GuardedModel, prune_booster
 
-xgboost = pytest.importorskip("xgboost")
-datasets = pytest.importorskip("sklearn.datasets")
 for library in ("fastapi", "uvicorn"):
     pytest.importorskip(library)
 

@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import ensemble
 
 from pine_boost import UnsupportedModelError, simplify
 from pine_boost.model.forest import Forest, Model
@@ -19,21 +22,13 @@ from pine_boost.model.reach import find_reach
 from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
+from tests.adversary.natives import native_model
 from tests.support.forests import SKLEARN, XGBOOST, random_forest
 from tests.support.grids import edge_rows
-
-pytest.importorskip("xgboost")
-pytest.importorskip("lightgbm")
-pytest.importorskip("sklearn")
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-
-from tests.adversary.natives import native_model  # noqa: E402
-from tests.support.lightgbm_texts import leaf, split, text_of  # noqa: E402
-from tests.support.native_models import MODELS, built, make_table  # noqa: E402
-from tests.support.simplifiable import MANNERS, drawn_model, probe  # noqa: E402
-from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train  # noqa: E402
+from tests.support.lightgbm_texts import leaf, split, text_of
+from tests.support.native_models import MODELS, built, make_table
+from tests.support.simplifiable import MANNERS, drawn_model, probe
+from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train
 
 
 def bits(model: Model, X: np.ndarray) -> np.ndarray:

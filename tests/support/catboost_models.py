@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import catboost
 import numpy as np
-import pytest
 
 from tests.support.native_models import CATBOOST_QUIET, built, make_table
 
-catboost = pytest.importorskip("catboost")
 TOWNS = ("ulm", "bonn", "kiel", "köln", "x" * 70)
 
 
@@ -35,7 +34,8 @@ KINDS = {
 
 
 def table_of_towns(n_rows: int, seed: int = 0) -> Any:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     rng = np.random.default_rng(seed)
     numbers = rng.normal(size=(n_rows, 2)).round(1)
     numbers[rng.random(numbers.shape) < 0.1] = np.nan

@@ -9,14 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import catboost
+import lightgbm
 import numpy as np
-import pytest
-
-xgboost = pytest.importorskip("xgboost")
-catboost = pytest.importorskip("catboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-tree = pytest.importorskip("sklearn.tree")
+import xgboost
+from sklearn import ensemble, tree
 
 CATBOOST_QUIET = {"depth": 3, "border_count": 8, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
 Table = tuple[np.ndarray, np.ndarray]

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
+from sklearn import datasets, ensemble
 
 from pine_boost.prune import prune_booster
 from pine_boost.result import PruneResult
-
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-datasets = pytest.importorskip("sklearn.datasets")
 
 
 def breast_or_iris(n_classes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,8 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
+import xgboost
+from sklearn import ensemble
 
 from pine_boost import InvalidInputError, compress_booster, prune_booster
 from pine_boost.model.reference import native_margins
@@ -17,14 +23,6 @@ from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import schema_of
 from pine_boost.tables.table_files import read_table
-
-pandas = pytest.importorskip("pandas")
-polars = pytest.importorskip("polars")
-pyarrow = pytest.importorskip("pyarrow")
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
-
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 MAKERS = {

@@ -6,8 +6,15 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import lightgbm
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
+import xgboost
+from scipy import sparse
+from sklearn import ensemble
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Forest
@@ -74,7 +81,6 @@ def test_refused_arrays(X: Any, message: str) -> None:
 
 
 def test_frames_of_every_dtype() -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(
         {
             "age": pandas.array([1, None], dtype="Int64"),
@@ -94,7 +100,6 @@ def test_frames_of_every_dtype() -> None:
 
 
 def test_names_are_checked() -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(TABLE, columns=list(NAMES))
     assert np.array_equal(to_matrix(frame, SCHEMA), TABLE, equal_nan=True)
     unnamed = pandas.DataFrame(TABLE)
@@ -120,14 +125,12 @@ def test_lightgbm_names() -> None:
     forest = random_forest(np.random.default_rng(0), 1, 1, 2)
     automatic = replace(forest, feature_names=("Column_0", "Column_1"))
     assert schema_of(automatic).feature_names is None
-    pandas = pytest.importorskip("pandas")
     schema = replace(SCHEMA, library="lightgbm", feature_names=("my_age", "income", "rate"))
     frame = pandas.DataFrame(TABLE, columns=["my age", "income", "rate"])
     assert np.array_equal(to_matrix(frame, schema), TABLE, equal_nan=True)
 
 
 def test_text_columns_are_refused() -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"age": ["1", "2"], "income": [1, 2], "rate": [1, 2]})
     with pytest.raises(InvalidInputError, match=r"column 'age' of X.* holds '1'"):
         to_matrix(frame, SCHEMA)
@@ -137,7 +140,6 @@ def test_text_columns_are_refused() -> None:
 
 
 def test_polars_and_pyarrow() -> None:
-    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     columns = {"age": [1, None], "income": [True, False], "rate": [0.5, None]}
     expected = [[1, 1, 0.5], [np.nan, 0, np.nan]]
     for table in (polars.DataFrame(columns), pyarrow.table(columns)):
@@ -152,7 +154,6 @@ def test_polars_and_pyarrow() -> None:
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
 def test_sparse_absent_entries(kind: str) -> None:
-    sparse = pytest.importorskip("scipy.sparse")
     rows, columns, data = [0, 1, 1], [0, 0, 2], [1.5, 0.0, 2.0]  # one explicit zero
     unnamed = replace(SCHEMA, feature_names=None)
     for make in (getattr(sparse, f"{kind}_matrix"), getattr(sparse, f"{kind}_array")):
@@ -166,7 +167,6 @@ def test_sparse_absent_entries(kind: str) -> None:
 
 
 def test_categories_by_value_not_by_position() -> None:
-    pandas = pytest.importorskip("pandas")
     schema = replace(SCHEMA, feature_categories=(("red", "blue"), None, None))
     frame = pandas.DataFrame({"age": ["blue", "red", None], "income": [1, 2, 3], "rate": 0.5})
     for order in (["red", "blue"], ["blue", "red"], ["blue", "green", "red"]):
@@ -217,8 +217,6 @@ def _margins(forest: Forest, X: Any) -> np.ndarray:
 
 
 def test_xgboost_sees_the_same_numbers() -> None:
-    xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
-    sparse = pytest.importorskip("scipy.sparse")
     rng = np.random.default_rng(0)
     X = rng.integers(-3, 4, size=(400, 3)).astype(float)
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
@@ -236,8 +234,6 @@ def test_xgboost_sees_the_same_numbers() -> None:
 
 
 def test_lightgbm_sees_the_same_numbers() -> None:
-    lightgbm, pandas = pytest.importorskip("lightgbm"), pytest.importorskip("pandas")
-    sparse = pytest.importorskip("scipy.sparse")
     rng = np.random.default_rng(0)
     X = rng.integers(2**24, 2**24 + 9, size=(600, 3))  # integers that float32 cannot tell apart
     X[:, 2] = rng.integers(0, 3, 600)
@@ -257,7 +253,6 @@ def test_lightgbm_sees_the_same_numbers() -> None:
 
 
 def test_histogram_gradient_boosting_sees_the_same_numbers() -> None:
-    ensemble, pandas = pytest.importorskip("sklearn.ensemble"), pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     X[:, 1] = rng.choice([2.0, 5.0, 7.0], size=400)

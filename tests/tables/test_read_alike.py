@@ -19,9 +19,6 @@ from pine_boost.tables.schema import schema_of
 from tests.support.category_tables import CATEGORY_KINDS, NUMBERS, WORDS, category_tables, trained_on_categories
 from tests.support.native_tables import KINDS, native_margins_of, numeric_tables, probes, trained
 
-for _package in ("xgboost", "lightgbm", "sklearn", "pandas", "polars", "pyarrow"):
-    pytest.importorskip(_package)
-
 # What must be read: a refusal of everything would pass the comparison.
 ALWAYS = (
     "float64",

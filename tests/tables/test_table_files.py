@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
@@ -13,9 +15,6 @@ from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import InputSchema
 from pine_boost.tables.table_files import _plain_csv, read_table
-
-pandas = pytest.importorskip("pandas")
-pyarrow = pytest.importorskip("pyarrow")
 
 
 def schema(names: Any = ("a", "b c", "d"), categories: Any = (), library: str = "xgboost") -> Any:
