@@ -61,7 +61,7 @@ dist: $(VENV)/.made
 	$(BIN)/twine check --strict dist/*
 	for file in dist/*; do \
 		rm -rf $(VENV)/dist && $(PYTHON) -m venv $(VENV)/dist && cd $(VENV) \
-		&& dist/bin/pip install --quiet "pine-boost[sklearn] @ file://$(CURDIR)/$$file" xgboost-cpu \
+		&& dist/bin/pip install --quiet "pine-boost[demo] @ file://$(CURDIR)/$$file" \
 		&& dist/bin/pine-boost --version && dist/bin/pine-boost demo -o dist/demo > dist/demo.log && cd $(CURDIR) \
 		&& echo "$$file: installed, demo ran" || exit 1; \
 	done
@@ -77,9 +77,8 @@ $(VENV)/.made:
 	$(BIN)/python -m pip install --quiet --upgrade pip "setuptools>=69" wheel
 	touch $@
 
-# xgboost-cpu is the same library without the GPU packages, a tenth of the download
 $(VENV)/.demo: $(VENV)/.made setup.cfg
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet -e ".[sklearn]" xgboost-cpu
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet -e ".[demo]"
 	touch $@
 
 $(VENV)/.test: $(VENV)/.made setup.cfg pyproject.toml

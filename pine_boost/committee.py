@@ -16,7 +16,16 @@ import numpy.typing as npt
 
 from pine_boost._version import __version__
 from pine_boost.budget import SHARES, Budget, StopReason, until_ctrl_c
-from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, Statement, bound_in_words
+from pine_boost.certificate.claims import (
+    MEASURED,
+    NOT_VALIDATED,
+    VALIDATED,
+    Statement,
+    bound_in_words,
+    kept_answer,
+    share_promise,
+    short_statistic,
+)
 from pine_boost.certificate.saved import digests
 from pine_boost.compression.fixed_sequence import (
     Tested,
@@ -238,16 +247,22 @@ class CommitteeResult:
 
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
-        lines = self._stated()
+        lines = self._stated(self.promise())
         if self.status != NOT_VALIDATED:
             lines += self.side_by_side.summary()
         ended = "" if self.stopped is None else f", the work ended early ({self.stopped})"
         lines.append(f"{counted(len(self.tested), 'size')} tested, {self.seconds:.1f} s{ended}.")
         return "\n".join(lines)
 
-    def _stated(self) -> list[str]:
+    def promise(self) -> str:
+        """The claim in two short sentences with one number."""
+        if self.status != VALIDATED:
+            return self.claim
+        return short_statistic(share_promise(kept_answer(**_OF_CLASSES), self.fidelity))
+
+    def _stated(self, claim: str) -> list[str]:
         """What is promised, and what it rests on; nothing is measured."""
-        lines = [self.headline(), self.claim]
+        lines = [self.headline(), claim]
         if self.status != NOT_VALIDATED:
             lines.append(bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence) + ".")
         return lines
@@ -270,7 +285,7 @@ class CommitteeResult:
 
     def files(self, _: Any = None) -> dict[str, bytes]:
         """The whole model as a pickle, the claim as text, and a record with the figures and the digests of both."""
-        files = {WHOLE_MODEL: pickled(self.model, REMEDY), CLAIM: ("\n".join(self._stated()) + "\n").encode()}
+        files = {WHOLE_MODEL: pickled(self.model, REMEDY), CLAIM: ("\n".join(self._stated(self.claim)) + "\n").encode()}
         fields = {**self.to_dict(), "files": digests(files), "pine_boost": __version__}
         record = write_document(fields, FORMAT, sealed=True)
         return files | {RECORD: (json.dumps(record, indent=1) + "\n").encode()}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate.claims import comparison_claim
+from pine_boost.certificate.claims import comparison_claim, comparison_promise
 from pine_boost.certificate.saved import model_path
 from pine_boost.committee import committee_of
 from pine_boost.compression.fixed_sequence import lower_bound
@@ -135,6 +135,10 @@ class ModelComparison:
         """What follows from the rows, and under which condition."""
         return comparison_claim(self.reached, self.n_changed, self.n_rows, self.bound, self.fidelity, self.confidence)
 
+    def promise(self) -> str:
+        """The claim with one number; the figures are in the summary."""
+        return comparison_promise(self.reached, self.fidelity)
+
     def _figures(self) -> list[tuple[str, str]]:
         interval = f"{percent_down(self.low)} to {percent_up(self.high)}"
         figures = [
@@ -142,6 +146,9 @@ class ModelComparison:
             ("same decision", f"{percent_down(self.share, 3)} ({self.confidence:.0%} interval: {interval})"),
             ("changed rows", f"{self.n_changed:,}"),
         ]
+        if self.fidelity < 1:
+            confidence, target = percent_down(self.confidence), percent_down(self.fidelity, 3)
+            figures.append(("lower bound", f"{percent_down(self.bound)} (confidence {confidence}; target {target})"))
         figures += [(f"difference, {name}", f"{value:.3g}") for name, value in self.differences.items()]
         if (accuracy := self.accuracy) is not None:
             change = f"{100 * accuracy.low:+.2f} to {100 * accuracy.high:+.2f}"
@@ -157,11 +164,11 @@ class ModelComparison:
         lines = [aligned(self._figures())]
         lowest = sorted((s for s in self.segments if s.n_changed), key=lambda segment: segment.bound)[:5]
         lines += [f"Segment {s.name}: {s.n_changed} of {s.n_rows} rows changed." for s in lowest]
-        return "\n".join([*lines, self.claim])
+        return "\n".join([*lines, self.promise()])
 
     def _repr_html_(self) -> str:
         """The claim and the figures, for notebooks."""
-        return table_html((), self._figures(), self.claim)
+        return table_html((), self._figures(), self.promise())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""

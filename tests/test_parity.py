@@ -141,6 +141,7 @@ def test_the_command_has_an_exit_code_a_page_and_json(tmp_path, capsys):
     assert run(capsys, "parity", *place, "-o", page)[0] == 1
     code, out, _ = run(capsys, "parity", *place, "--fidelity", 1)
     assert code == (0 if expected.n_changed == 0 else 2)
+    assert out.splitlines()[-1].startswith("REACHED: every row" if code == 0 else "NOT REACHED: not every row")
 
 
 def test_folders_of_the_package_are_models_too(tmp_path, capsys):

@@ -87,10 +87,13 @@ def test_the_extras_compose_and_the_tools_are_pinned():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     extras = {name: value.split() for name, value in config["options.extras_require"].items()}
-    users = set(extras) - {"all", "test", "docs", "release"}
-    ((everything,), own) = (extras["all"], [line for line in extras["test"] if line.startswith("pine-boost[")])
-    assert set(everything.removeprefix("pine-boost[").rstrip("]").split(",")) == users
-    assert set(own[0].removeprefix("pine-boost[").rstrip("]").split(",")) == users - {"xgboost"}  # xgboost-cpu
+    users = set(extras) - {"all", "demo", "test", "docs", "release"}
+    named = {
+        name: set(extras[name][0].removeprefix("pine-boost[").rstrip("]").split(","))
+        for name in ("all", "demo", "test")
+    }
+    assert named["all"] == users
+    assert named["demo"] | named["test"] == (users - {"xgboost"}) | {"demo"}  # xgboost-cpu
     pinned = {line.partition("==")[0]: line for line in extras["test"] if "==" in line}
     assert set(pinned) >= {"ruff", "mypy", "import-linter", "pytest"}
     assert f"[{pinned['ruff']}]" in (ROOT / ".pre-commit-config.yaml").read_text()

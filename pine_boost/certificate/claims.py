@@ -499,20 +499,33 @@ VALIDATED, MEASURED, NOT_VALIDATED = "VALIDATED", "MEASURED", "NOT_VALIDATED"
 NON_INFERIOR = "NON_INFERIOR"
 
 
-def kept_answer(keeps_class: bool, tolerance: float | None, thresholds: Sequence[float] = ()) -> str:
-    """What a future input keeps, in words; the thresholds are the user's own."""
+def kept_answer(
+    keeps_class: bool, tolerance: float | None, thresholds: Sequence[float] = (), *, exact: bool = True
+) -> str:
+    """What a future input keeps, in words; without ``exact`` the user's own numbers are not repeated."""
+    within = "" if tolerance is None else f"within {rounded_up(tolerance) if exact else 'your tolerance'}"
     if not keeps_class:
         assert tolerance is not None
-        return f"a raw value within {rounded_up(tolerance)} of the original's"
-    kept = f"the class{by_thresholds(thresholds)} that the original gives it"
-    if tolerance is None:
-        return kept
-    return f"{kept}, and every probability within {rounded_up(tolerance)}"
+        return f"a raw value {within} of the original's"
+    by = by_thresholds(thresholds) if exact or not thresholds else " by your threshold(s)"
+    kept = f"the class{by} that the original gives it"
+    return f"{kept}, and every probability {within}{'' if exact else ','}" if within else kept
 
 
 def by_thresholds(thresholds: Sequence[float]) -> str:
     """Which classes are meant where they are not those of the native ``predict``."""
     return f" by the threshold(s) {', '.join(map(exactly, thresholds))}" if thresholds else ""
+
+
+def short_statistic(*sentences: str) -> str:
+    """Promises about future inputs, of one number each, and what they are."""
+    return " ".join([*sentences, "This is a statistic, not a proof: an unlucky sample of rows can mislead it."])
+
+
+def share_promise(kept: str, fidelity: float) -> str:
+    """How likely a future input keeps its answer."""
+    share = rounded_down(100 - 100 * rest_of(fidelity))
+    return f"A future input like your validation rows gets {kept} with probability at least {share}%."
 
 
 @dataclass(frozen=True)
@@ -578,15 +591,17 @@ class Statement:
             "original is returned and nothing is promised about any other."
         )
 
-    def promise(self, claim: str) -> str:
-        """What a summary prints: if the status is VALIDATED two short sentences with one number."""
-        if self.status != VALIDATED or self.fidelity is None:
+    def promise(self, claim: str, *others: str) -> str:
+        """What a summary prints: if the status is VALIDATED two short sentences with one number.
+
+        ``others`` are promises about a loss, where the status is NON_INFERIOR.
+        """
+        if self.status not in (VALIDATED, NON_INFERIOR):
             return claim
-        share = rounded_down(100 - 100 * rest_of(self.fidelity))
-        return (
-            f"A future input like your validation rows gets {self.kept} with probability at least {share}%. This is a "
-            "statistic, not a proof: an unlucky sample of rows can mislead it."
-        )
+        if self.fidelity is None:
+            return short_statistic(*others)
+        kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds, exact=False)
+        return short_statistic(*others, share_promise(kept, self.fidelity))
 
     def evidence(self) -> list[str]:
         """What the validation rows showed; nothing where nothing passed."""
@@ -606,6 +621,13 @@ _MEASUREMENT = (
 def overlap_in_words(overlap: float) -> str:
     """Validation rows that X_fit holds too, in parentheses; empty without any."""
     return f" ({percent_up(overlap)} of them occur in X_fit too)" if overlap > 0 else ""
+
+
+def loss_promise(loss: str, max_loss: float) -> str:
+    """How much of a loss is permitted on future inputs."""
+    subject = "the squared error, scaled and cut off by your loss_range," if loss == "squared" else loss_in_words(loss)
+    limit = f"{rounded_up(max_loss)} {'below' if loss == 'error' else 'above'}"
+    return f"On future inputs like your validation rows, {subject} is at most {limit} the original's."
 
 
 def loss_in_words(loss: str, loss_range: float | None = None) -> str:
@@ -724,6 +746,18 @@ def comparison_claim(
     if reached:
         return f"REACHED: {counted} {kept[0].upper()}{kept[1:]}, {condition}; the target is {exactly(fidelity)}."
     return f"NOT REACHED: {counted} Only {kept}, {condition}; the target is {exactly(fidelity)}."
+
+
+def comparison_promise(reached: bool, fidelity: float) -> str:
+    """What a summary prints of a comparison, with one number; the figures stand above it."""
+    met = "REACHED" if reached else "NOT REACHED"
+    if fidelity == 1:
+        rows = "every row keeps its decision" if reached else "not every row keeps its decision"
+        return f"{met}: {rows}. Other inputs may change theirs: this is a measurement, not a proof."
+    kept = f"at least {rounded_down(100 - 100 * rest_of(fidelity))}% of inputs like these keep their decision"
+    if not reached:
+        return f"{met}: these rows do not show that {kept}."
+    return f"{met}: {kept}, if these rows are a random sample of them and played no part in making either model."
 
 
 def lossless_in_words(leaves_before: int, leaves_lossless: int) -> str:

@@ -157,7 +157,7 @@ class CompressResult:
         )
 
     def promise(self) -> str:
-        """The claim in two short sentences."""
+        """The claim in short sentences with one number each."""
         return self.record.promise()
 
     def path_table(self) -> list[dict[str, Any]]:

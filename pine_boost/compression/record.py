@@ -22,6 +22,7 @@ from pine_boost.certificate.claims import (
     Statement,
     distance_claim,
     loss_claim,
+    loss_promise,
 )
 from pine_boost.compression.fixed_sequence import Target
 from pine_boost.compression.goal import COSTS, ERROR, LOSSES, SQUARED
@@ -238,8 +239,9 @@ class CompressionRecord:
         return Statement(**{entry.name: getattr(self, entry.name) for entry in fields(Statement)})
 
     def promise(self) -> str:
-        """The claim in two short sentences."""
-        return self.statement.promise(self.claim)
+        """The claim in short sentences with one number each."""
+        of_loss = () if self.max_loss is None else (loss_promise(self.loss, self.max_loss),)
+        return self.statement.promise(self.claim, *of_loss)
 
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""

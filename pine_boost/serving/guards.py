@@ -11,7 +11,15 @@ from typing import Any
 
 from pine_boost import kernels
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claims import VALIDATED, margin_guard_claim, region_guard_claim, serving_guard_claim
+from pine_boost.certificate.claims import (
+    VALIDATED,
+    kept_answer,
+    margin_guard_claim,
+    region_guard_claim,
+    serving_guard_claim,
+    share_promise,
+    short_statistic,
+)
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Model
@@ -81,6 +89,13 @@ class GuardedParts:
         return (
             region_guard_claim(self.certificate) if self.own_distance is None else serving_guard_claim(self.certificate)
         )
+
+    def promise(self) -> str:
+        """The claim in short sentences with at most one number."""
+        if (guard := self.margin) is None:
+            return self.claim
+        kept = kept_answer(True, None, self.original.forest.decision.thresholds, exact=False)
+        return short_statistic(share_promise(kept, guard.fidelity))
 
 
 def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> GuardedParts:

@@ -12,6 +12,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import Certificate, InvalidInputError, prune_booster
 from pine_boost.certificate.claims import (
+    NON_INFERIOR,
     VALIDATED,
     Statement,
     bound_of,
@@ -20,6 +21,7 @@ from pine_boost.certificate.claims import (
     exception_of,
     headline_of,
     kept_answer,
+    loss_promise,
     proof_of,
     rests_on,
 )
@@ -93,6 +95,27 @@ def test_the_printed_statistic_is_short_rounds_nothing_up_and_is_no_proof() -> N
     )
     assert "98.9999%" in replace(statement, fidelity=0.98999961).promise("")
     assert replace(statement, status="MEASURED").promise("the claim") == "the claim"
+
+
+_LOSSES = [("error", 0.005), ("brier", 0.01), ("squared", 0.01), ("costs", 0.01)]
+
+
+@pytest.mark.parametrize(
+    ("fidelity", "max_loss"), [(0.99, None), (0.99, _LOSSES[0]), *((None, lost) for lost in _LOSSES)]
+)
+@pytest.mark.parametrize(("tolerance", "thresholds"), [(None, ()), (0.02, ()), (0.02, (0.3, 0.7))])
+def test_a_printed_statistic_has_one_number_for_each_promise(
+    fidelity: float | None, max_loss: Any, tolerance: float | None, thresholds: Any
+) -> None:
+    promised = [number for number in (fidelity, max_loss) if number is not None]
+    status = VALIDATED if max_loss is None else NON_INFERIOR
+    numbers = {"n_val": 299, "n_changed": 0, "bound": 0.99, "overlap": 0.0}
+    for keeps_class in {True, tolerance is None}:
+        statement = Statement(status, fidelity, 0.95, tolerance, keeps_class, thresholds, **numbers)
+        text = statement.promise("", *([] if max_loss is None else [loss_promise(*max_loss)]))
+        assert len(re.findall(r"[\d.]*\d", text)) == len(promised)
+        assert text.count(". ") == len(promised)
+        assert text.endswith("This is a statistic, not a proof: an unlucky sample of rows can mislead it.")
 
 
 def test_one_calibration_set_may_cover_less_than_one_minus_alpha() -> None:

@@ -142,6 +142,11 @@ def test_both_promises_have_a_sentence_each() -> None:
     assert result.status == "NON_INFERIOR"
     assert "accuracy on future inputs" in result.record.claim
     assert "with probability at least 0.9." in result.record.claim
+    assert [sentence.split(" is ")[-1] for sentence in result.promise().split(". ")[:2]] == [
+        "at most 0.03 below the original's",
+        "A future input like your validation rows gets the class that the original gives it with probability at least "
+        "90%",
+    ]
     assert result.record.bound >= 0.9
     assert pine_boost.verify_compression(model, result.model, result.record, X_val, y_val).agrees
 
