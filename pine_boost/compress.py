@@ -202,9 +202,7 @@ def compress_booster(
         # record
         smaller = None if validated.written is None else validated.written.shape
         say(report_progress, "looking for inputs that change class")
-        attacked, budget = until_ctrl_c(
-            lambda left: None if left.is_interrupted else attack(task, smaller, tables.fit, random_state, left), budget
-        )
-        result = build_compress_result(parsed, goal, validated, attacked, tables, options, losses, stopped, budget)
+        attacked, budget = until_ctrl_c(lambda left: attack(task, smaller, tables.fit, random_state, left), budget)
+        result = build_compress_result(parsed, task, validated, attacked, tables, options, losses, stopped, budget)
     whole: CompressResult = outer.rewrap(result)
     return whole

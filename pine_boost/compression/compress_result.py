@@ -6,16 +6,14 @@ Only the sentence that belongs to the status is ever printed.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pine_boost.budget import Budget, OutOfTime, StopReason
+from pine_boost.budget import Budget, StopReason
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import (
     MEASURED,
@@ -27,11 +25,14 @@ from pine_boost.certificate.claims import (
     lossless_in_words,
 )
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
-from pine_boost.compression.distance import Attack, prove_distance
-from pine_boost.compression.goal import ERROR, SQUARED, Goal, Loss, count_beyond, native_probabilities
+from pine_boost.compression.distance import compare
+from pine_boost.compression.fixed_sequence import lower_bound
+from pine_boost.compression.goal import ERROR, SQUARED, Goal, Loss
+from pine_boost.compression.path import Task
 from pine_boost.compression.reading import Tables, find_segments
 from pine_boost.compression.record import (
     RECORD,
+    WORK,
     CompressionRecord,
     TestedSize,
     labels_digest,
@@ -250,9 +251,9 @@ class CompressResult:
 
 def build_compress_result(
     parsed: Model,
-    goal: Goal,
+    task: Task,
     validated: Validated,
-    attacked: Attack | None,
+    attacked: Mapping[str, Any],
     tables: Tables,
     options: CompressOptions,
     loss: Loss | None,
@@ -265,6 +266,9 @@ def build_compress_result(
     native = parsed.native if written is None else written.native
     if native is None:
         native = original_bytes(parsed)
+    goal, work = task.goal, replace(task.cost, minimize=WORK)
+    n_changed = int(validated.changed.sum())
+    loss_before, loss_after = validated.losses or (None, None)
     status = VALIDATED if options.max_loss is None else NON_INFERIOR
     if written is None or tables.is_overlapping:
         status = NOT_VALIDATED if written is None else MEASURED
@@ -281,18 +285,18 @@ def build_compress_result(
         loss=ERROR if loss is None else loss.kind,
         loss_range=None if loss is None or loss.kind != SQUARED else loss.scale,
         loss_costs=() if loss is None or loss.costs is None else tuple(map(tuple, loss.costs.tolist())),
-        labels_digest=None if loss is None else labels_digest(loss.labels),
-        loss_before=validated.loss_before,
-        loss_after=validated.loss_after,
+        labels_digest=labels_digest(loss.labels) if loss is not None and validated.losses else None,
+        loss_before=loss_before,
+        loss_after=loss_after,
         keeps_class=goal.keeps_class,
         thresholds=parsed.forest.decision.thresholds,
         minimize=options.minimize,
-        work_before=validated.work_before,
-        work_after=validated.work_after,
+        work_before=work.of(task.original),
+        work_after=work.of(task.original if written is None else written.shape),
         n_fit=tables.fit.n_rows,
         n_val=tables.val.n_rows,
-        n_changed=int(validated.changed.sum()),
-        bound=validated.bound,
+        n_changed=n_changed,
+        bound=lower_bound(n_changed, tables.val.n_rows, options.confidence),
         overlap=tables.overlap,
         trees_before=parsed.forest.n_trees,
         trees_after=compressed.forest.n_trees,
@@ -303,11 +307,8 @@ def build_compress_result(
         segments=find_segments(
             options.segments, tables.X_val, schema_of(parsed.forest), validated.changed, options.confidence
         ),
-        probability_shift=_shift(parsed, compressed, tables.X_val, budget),
-        attack_starts=0 if attacked is None else attacked.n_starts,
-        attack_distance=None if attacked is None else attacked.distance,
-        attack_row=_row(attacked),
-        **_proved(parsed, validated, tables.X_val, budget),
+        **attacked,
+        **compare(parsed, compressed, tables.X_val, () if written is None else written.source_trees, budget.check),
         seed=int(options.random_state),
         seconds=budget.elapsed,
         stopped=str(stopped),
@@ -329,40 +330,3 @@ def saved_model(folder: Path, record: CompressionRecord) -> Path:
         f"{folder} does not hold the model that its {RECORD} names; name a folder that "
         "pine-boost compress or CompressResult.save wrote."
     )
-
-
-def _shift(parsed: Model, compressed: Model, X_val: Any, budget: Budget) -> dict[str, float]:
-    """How far probabilities moved on X_val; empty for models without any, and when time is up."""
-    if compressed is parsed:
-        return {}
-    try:
-        before, after = (native_probabilities(model, X_val, budget.check) for model in (parsed, compressed))
-    except OutOfTime:
-        return {}
-    if before is None or after is None:
-        return {}
-    moved = np.abs(after - before).max(axis=1)
-    return {"mean": float(moved.mean()), "maximum": float(moved.max())}
-
-
-def _proved(parsed: Model, validated: Validated, X_val: Any, budget: Budget) -> dict[str, Any]:
-    """Fields of the proved distance; none when time is up."""
-    written, proved, n_beyond = validated.written, None, 0
-    if written is not None and parsed.forest.decides:
-        proved = prove_distance(parsed.forest, written.model.forest, written.source_trees)
-    try:
-        n_beyond = 0 if proved is None else count_beyond(parsed, X_val, proved.distance, budget.check)
-    except OutOfTime:
-        proved = None
-    return {
-        "proved_distance": None if proved is None else proved.distance,
-        "proved_largest": None if proved is None else proved.largest,
-        "proved_rows": n_beyond,
-        "proved_trees": () if proved is None else proved.compared,
-    }
-
-
-def _row(attacked: Attack | None) -> tuple[float | None, ...]:
-    if attacked is None or attacked.row is None:
-        return ()
-    return tuple(None if np.isnan(value) else float(value) for value in attacked.row)

@@ -9,22 +9,23 @@ Which trees are compared makes the distance tight, never wrong.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from pine_boost.budget import SHARES, Budget
+from pine_boost.budget import SHARES, Budget, OutOfTime
 from pine_boost.certificate.tree_matching import require_same_reading, same_splits
-from pine_boost.compression.goal import Goal
+from pine_boost.compression.goal import count_beyond, native_probabilities
 from pine_boost.compression.path import Task
 from pine_boost.compression.shape import Shape, margins
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model import exact
-from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import questions_of
@@ -45,48 +46,32 @@ _MOST_PAIRS = 2_000_000  # pairs of leaves
 _MOST_SUMS = 100_000_000  # pairs of leaves x questions x weights: a second
 
 
-@dataclass(frozen=True, eq=False)
-class Attack:
-    """What the attack found.
+def attack(task: Task, smaller: Shape | None, fit: AnyRows, seed: int, budget: Budget) -> dict[str, Any]:
+    """Climb from rows of X_fit for changed inputs far from the original's decision; the fields of a record about it.
 
-    Attributes
-    ----------
-    n_starts : int
-        Rows of X_fit that it started from.
-    distance : float or None
-        Of the farthest input found whose class changes, from the original's decision in margin;
-        None: none was found.
-    row : float64 (n_features,) or None
-        That input, categories as codes.
+    Nothing is tried for models without classes, without a smaller one, after Ctrl-C, or without time.
     """
-
-    n_starts: int
-    distance: float | None
-    row: FloatArray | None
-
-
-def attack(task: Task, smaller: Shape | None, fit: AnyRows, seed: int, budget: Budget) -> Attack | None:
-    """Climb from rows of X_fit; None for models without classes, without a smaller one or time."""
-    if smaller is None or not task.goal.keeps_class or budget.is_over:
-        return None
+    said: dict[str, Any] = {"attack_starts": 0, "attack_distance": None, "attack_row": ()}
+    if smaller is None or not task.goal.keeps_class or budget.is_over or budget.is_interrupted:
+        return said
     n_most = _MOST_FIT_ROWS
     if budget.is_limited:
         budget = budget.share(SHARES["attack"])
         if budget.remaining < _LEAST_SECONDS:
-            return None
+            return said
         n_most = int(min(n_most, _ROWS_PER_SECOND * budget.remaining))
     random = np.random.default_rng([seed, 3])
     some = fit.take(np.sort(random.permutation(fit.n_rows)[:n_most]))
     forest = task.goal.forest
     score = fit_score("chow-liu", forest, some, n_bins=4, random_state=seed)
     trees = route(forest, score.space)
-    goal = Goal(forest)
 
     def compare(states: Int32Array) -> tuple[FloatArray, BoolArray]:
         """Distance of the original from its decision, and whether the class changes."""
         leaves = trees.leaves(states)
-        before = margins(task.original, forest, leaves)
-        return goal.distances(before), goal.changed(before, margins(smaller, forest, leaves))
+        before, after = (margins(shape, forest, leaves) for shape in (task.original, smaller))
+        classes = forest.decision.classes
+        return forest.decision.distance(before), classes(before) != classes(after)
 
     def height(states: Int32Array) -> FloatArray:
         """The distance where the class changes; below 0, nearer is higher, where it does not."""
@@ -110,10 +95,11 @@ def attack(task: Task, smaller: Shape | None, fit: AnyRows, seed: int, budget: B
         better = found > best
         points[better], best[better] = moved[better], found[better]
     top = int(np.argmax(best))
-    if best[top] <= 0:
-        return Attack(len(starts), None, None)
-    row = score.space.representative(points[top : top + 1])[0]
-    return Attack(len(starts), float(best[top]), row)
+    said["attack_starts"] = len(starts)
+    if best[top] > 0:
+        row = score.space.representative(points[top : top + 1])[0].tolist()
+        said |= {"attack_distance": float(best[top]), "attack_row": tuple(None if x != x else x for x in row)}
+    return said
 
 
 def _moved(points: Int32Array, seen: Int32Array, random: np.random.Generator) -> Int32Array:
@@ -125,42 +111,49 @@ def _moved(points: Int32Array, seen: Int32Array, random: np.random.Generator) ->
     return moved
 
 
-@dataclass(frozen=True)
-class ProvedDistance:
-    """Beyond ``distance`` from the original's decision no input changes its class.
+def compare(
+    before: Model, after: Model, X_val: Any, compared: Sequence[int], check: Callable[[], None] | None = None
+) -> dict[str, Any]:
+    """How far probabilities moved on X_val, and beyond what distance no class changes: the fields of a record.
 
-    Attributes
-    ----------
-    distance : float
-        Rounded up.
-    largest : float
-        From the decision the original is nowhere farther, as far as its leaves tell.
-    compared : tuple of int
-        The original's tree for each tree of the smaller model that splits.
+    ``compared`` names the original's tree for each tree of the smaller model that splits; nothing is proved without it.
+    When ``check`` raises `OutOfTime`, what is missing is left out.
     """
+    found: dict[str, Any] = {"probability_shift": {}, "proved_trees": ()}
+    found |= {"proved_distance": None, "proved_largest": None, "proved_rows": 0}
+    if before is after:
+        return found
+    try:
+        old, new = (native_probabilities(model, X_val, check) for model in (before, after))
+        if old is not None and new is not None:
+            moved = np.abs(new - old).max(axis=1)
+            found["probability_shift"] = {"mean": float(moved.mean()), "maximum": float(moved.max())}
+        proved = prove_distance(before.forest, after.forest, compared) if before.forest.decides and compared else None
+        if proved is not None:
+            found["proved_rows"] = count_beyond(before, X_val, proved[0], check)
+            found |= {"proved_distance": proved[0], "proved_largest": proved[1], "proved_trees": tuple(compared)}
+    except OutOfTime:
+        pass
+    return found
 
-    distance: float
-    largest: float
-    compared: tuple[int, ...]
 
+def prove_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> tuple[float, float] | None:
+    """Distance beyond which no input changes its class, and how far from its decision the original can be at most.
 
-def prove_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ProvedDistance | None:
-    """The proved distance; None where nothing is proved, or only what is true of any model."""
+    Both are rounded up; None where nothing is proved, or only what is true of any model.
+    """
     found = exact_distance(original, smaller, compared)
     if found is None:
         return None
     distance, largest = map(rounded_up, found)
-    return ProvedDistance(float(distance), float(largest), tuple(compared)) if distance < largest else None
+    return (float(distance), float(largest)) if distance < largest else None
 
 
 def rounded_up(number: Fraction) -> Fraction:
-    """A float of few digits that is no smaller, as a fraction."""
-    if number <= 0:
-        return Fraction(0)
-    step = Fraction(10) ** (math.floor(math.log10(number)) - _DIGITS + 1)
-    n_steps = math.ceil(number / step)
-    rounded = float(n_steps * step)
-    return Fraction(rounded if rounded >= number else float((n_steps + 1) * step))
+    """A float of few digits that is no smaller, as a fraction; 0 for negative numbers."""
+    context = Context(prec=_DIGITS, rounding=ROUND_CEILING)
+    up = context.divide(Decimal(max(number, Fraction(0)).numerator), Decimal(number.denominator))
+    return Fraction(float(up if Fraction(float(up)) >= number else up.next_plus(context)))
 
 
 def exact_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> tuple[Fraction, Fraction] | None:

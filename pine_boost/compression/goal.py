@@ -23,6 +23,7 @@ from pine_boost.options import CompressOptions
 from pine_boost.result import classes_of
 
 ERROR, BRIER, SQUARED, COSTS = LOSSES = ("error", "brier", "squared", "costs")
+NO_COUNTS: dict[str, Any] = {"n_lost": None, "n_gained": None, "e_value": None}  # what is counted without labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +186,8 @@ class Loss:
     def count(self, before: FloatArray, after: FloatArray, max_loss: float | None) -> dict[str, Any]:
         """What the test uses: lost and gained rows, or the e-value."""
         if self.kind == ERROR:
-            return {"n_lost": int((after > before).sum()), "n_gained": int((after < before).sum()), "e_value": None}
-        e_value = None if max_loss is None else bet(after - before, max_loss)
-        return {"n_lost": None, "n_gained": None, "e_value": e_value}
+            return {**NO_COUNTS, "n_lost": int((after > before).sum()), "n_gained": int((after < before).sum())}
+        return {**NO_COUNTS, "e_value": None if max_loss is None else bet(after - before, max_loss)}
 
 
 def read_loss(parsed: Model, options: CompressOptions, y_val: Any, n_rows: int) -> Loss | None:

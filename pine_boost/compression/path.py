@@ -11,15 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.budget import Budget, OutOfTime, Step, StopReason
 from pine_boost.compression.fit import Equations, Intervals, build_equations, fit_shape, shift_intercepts
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.path_rows import FitRows, Sample, draw_rows
+from pine_boost.compression.path_rows import Sample, draw_rows
 from pine_boost.compression.record import LEAVES, TREES, WORK
 from pine_boost.compression.shape import GONE, Shape, margins, original_shape, slice_shape
-from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray
+from pine_boost.model.forest import FloatArray, Forest, Int32Array
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.model.synthetic_rows import TREE_WORK
@@ -133,7 +132,7 @@ def set_up(goal: Goal, minimize: str, fit: AnyRows, seed: int, budget: Budget) -
     trees = route(goal.forest, space)
     subtrees = forest_subtrees(goal.forest)
     original = original_shape(goal.forest, subtrees)
-    sample = draw_rows(goal, trees, original, FitRows(fit, space), seed, budget)
+    sample = draw_rows(goal, space, trees, original, fit, seed, budget)
     cost = build_cost(minimize, goal.forest, subtrees, sample.fit_leaves)
     return Task(goal, space, trees, subtrees, original, sample, cost)
 
@@ -235,18 +234,11 @@ def walk(
             continue
         if smaller.n_leaves == 0:
             return
-        shape, sums = _shifted(goal, equations, signs, *fit_shape(equations, smaller, intervals))
+        shape, sums = fit_shape(equations, smaller, intervals)
+        if goal.keeps_class and goal.tolerance is None:
+            intercept, sums = shift_intercepts(equations, signs, shape.intercept, sums)
+            shape = replace(shape, intercept=intercept)
         yield shape
-
-
-def _shifted(
-    goal: Goal, equations: Equations, signs: npt.NDArray[np.int8], shape: Shape, sums: FloatArray
-) -> tuple[Shape, FloatArray]:
-    """Move the intercepts to where fewest classes change."""
-    if not goal.keeps_class or goal.tolerance is not None:
-        return shape, sums
-    intercept, sums = shift_intercepts(equations, signs, shape.intercept, sums)
-    return replace(shape, intercept=intercept), sums
 
 
 def slices(forest: Forest, subtrees: Subtrees, n_slices: int) -> Iterator[Shape]:
@@ -302,23 +294,24 @@ def collapse(forest: Forest, cost: Cost, shape: Shape, leaf_weight: FloatArray, 
     order = np.argsort(np.maximum(error, 0.0) / saved_alone[nodes], kind="stable")
 
     owner, value, intercept = shape.owner.copy(), shape.value.copy(), shape.intercept.copy()
-    collapsed = np.zeros(forest.n_nodes, dtype=bool)
     surplus = cost.of(shape) - size
     for index in order:
         if surplus <= 0:
             break
         node, below = int(nodes[index]), slice(first[index], last[index])
+        above = owner[below.start]
+        if above != node and (above == GONE or subtrees.last[above] >= below.stop):
+            continue  # it has been collapsed already
         saved = float(leaf_cost[below].sum()) - node_cost[node]
-        # much more than is needed would be a step of another size
-        too_many = saved > 2 * surplus + 2 + is_root[node]
-        if saved <= 0 or too_many or _is_below(collapsed, subtrees.parent, node):
-            continue
-        if is_root[node] and not _may_drop(forest, owner, leaf_tree, below.start):
-            continue
-        collapsed[node] = True
+        if saved <= 0 or saved > 2 * surplus + 2 + is_root[node]:
+            continue  # much more than is needed would be a step of another size
+        tree = leaf_tree[below.start]
+        if is_root[node] and not forest.free_intercept and np.all(owner[leaf_tree != tree] == GONE):
+            continue  # nothing would carry the constant: neither a native intercept nor another tree
         leaf_cost[below] = 0.0
         if is_root[node]:
-            _add_to_intercept(forest, intercept, int(leaf_tree[below.start]), mean[index])
+            output = forest.tree_output[tree] if len(intercept) != mean.shape[1] else 0
+            intercept[output : output + mean.shape[1]] += mean[index]
             owner[below], value[below] = GONE, 0.0
         else:
             owner[below], value[below] = node, mean[index]
@@ -329,23 +322,3 @@ def collapse(forest: Forest, cost: Cost, shape: Shape, leaf_weight: FloatArray, 
 
 def _cumulated(numbers: FloatArray) -> FloatArray:
     return np.concatenate([np.zeros((1, *numbers.shape[1:])), np.cumsum(numbers, axis=0)])
-
-
-def _is_below(collapsed: BoolArray, parent: IntArray, node: int) -> bool:
-    while node >= 0:
-        if collapsed[node]:
-            return True
-        node = int(parent[node])
-    return False
-
-
-def _may_drop(forest: Forest, owner: IntArray, leaf_tree: IntArray, leaf: int) -> bool:
-    """Whether something stays that can carry the constant: a native intercept, or another tree."""
-    return forest.free_intercept or bool(np.any(owner[leaf_tree != leaf_tree[leaf]] != GONE))
-
-
-def _add_to_intercept(forest: Forest, intercept: FloatArray, tree: int, mean: FloatArray) -> None:
-    if len(mean) == forest.n_outputs:
-        intercept += mean
-    else:
-        intercept[forest.tree_output[tree]] += mean[0]

@@ -68,24 +68,23 @@ class Sample:
     fit_leaves: Int32Array
 
 
-@dataclass(frozen=True, eq=False)
-class FitRows:
-    """X_fit, of which only a sample becomes states."""
-
-    rows: AnyRows
-    space: StateSpace
-
-    def sample(self, n_most: int, random: np.random.Generator) -> Int32Array:
-        """States of at most so many rows, drawn alike wherever the rows lie."""
-        chosen = np.arange(self.rows.n_rows)
-        if len(chosen) > n_most:
-            chosen = np.sort(random.permutation(len(chosen))[:n_most])
-        states = self.space.states(self.rows.take(chosen))
-        return np.ascontiguousarray(states, dtype=np.int32)
+def _states_of(fit: AnyRows, space: StateSpace, n_most: int, random: np.random.Generator) -> Int32Array:
+    """States of at most so many rows of X_fit, drawn alike wherever the rows lie."""
+    chosen = np.arange(fit.n_rows)
+    if len(chosen) > n_most:
+        chosen = np.sort(random.permutation(len(chosen))[:n_most])
+    return np.ascontiguousarray(space.states(fit.take(chosen)), dtype=np.int32)
 
 
 def draw_rows(
-    goal: Goal, trees: StateTrees, original: Shape, fit: FitRows, seed: int, budget: Budget, n_points: int | None = None
+    goal: Goal,
+    space: StateSpace,
+    trees: StateTrees,
+    original: Shape,
+    fit: AnyRows,
+    seed: int,
+    budget: Budget,
+    n_points: int | None = None,
 ) -> Sample:
     """Fit rows and synthetic rows; the latter are drawn until enough near ones are found.
 
@@ -94,8 +93,13 @@ def draw_rows(
     random = np.random.default_rng([seed, 1])
     if n_points is None:
         n_points = int(np.clip(_MOST_CELLS // trees.n_trees, _FEWEST_POINTS, _MOST_POINTS))
-        n_points = min(n_points, _affordable(trees, fit, seed, budget))
-    base = fit.sample(4 * n_points, random)
+        if budget.is_limited:  # as many as can be drawn in a part of the time, a few in any case
+            probed = _states_of(fit, space, _PROBED, np.random.default_rng([seed, 3]))
+            started = time.monotonic()
+            trees.leaves(probed)
+            seconds = max((time.monotonic() - started) / len(probed), 1e-9)
+            n_points = min(n_points, int(max(_DRAWING * budget.remaining / seconds / _DRAWN, _FEWEST_IN_TIME)))
+    base = _states_of(fit, space, 4 * n_points, random)
     leaves = trees.leaves(base)
     values = margins(original, goal.forest, leaves)
     distance = goal.distances(values)
@@ -106,10 +110,10 @@ def draw_rows(
         chance = np.ones(len(base))
     kept = np.flatnonzero(random.random(len(base)) < chance)
     weight = 1.0 / chance[kept]
-    weight *= _REAL * min(fit.rows.n_rows, _WEIGHT) / weight.sum()
+    weight *= _REAL * min(fit.n_rows, _WEIGHT) / weight.sum()
     real = Points(leaves[kept], values[kept], weight)
     few = np.sort(random.permutation(len(base))[:n_points])
-    sources = Sources(base[few], leaves[few], np.array([axis.n_intervals for axis in fit.space.axes], dtype=np.int64))
+    sources = Sources(base[few], leaves[few], np.array([axis.n_intervals for axis in space.axes], dtype=np.int64))
 
     def synthetic(n_wanted: int, seed: int) -> Points:
         """Synthetic rows, near ones kept more often, weighted by the inverse of their chance."""
@@ -132,18 +136,6 @@ def draw_rows(
     holdout_points = synthetic(min(n_holdout, n_points), seed + 1)
     fitted = replace(fitted, weight=fitted.weight * (_WEIGHT / fitted.weight.sum()))
     return Sample(_joined([real, fitted]), holdout_points, leaves[few])
-
-
-def _affordable(trees: StateTrees, fit: FitRows, seed: int, budget: Budget) -> int:
-    """As many points as a limited time allows, a few in any case."""
-    if not budget.is_limited:
-        return _MOST_POINTS
-    probed = fit.sample(_PROBED, np.random.default_rng([seed, 3]))
-    started = time.monotonic()
-    trees.leaves(probed)
-    seconds = (time.monotonic() - started) / len(probed)
-    affordable = _DRAWING * budget.remaining / max(seconds, 1e-9) / _DRAWN
-    return int(max(affordable, _FEWEST_IN_TIME))
 
 
 def _chance(distance: FloatArray, near: float) -> FloatArray:

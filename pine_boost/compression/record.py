@@ -285,7 +285,8 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         f.require(is_asked, "there is neither 'fidelity' nor 'max_loss'")
         has_labels = [value is not None for value in (found.labels_digest, found.loss_before, found.loss_after)]
         f.require(len(set(has_labels)) == 1, "some of 'labels_digest', 'loss_before' and 'loss_after' are missing")
-        f.require(has_labels[0] or found.max_loss is None, "'max_loss' stands without 'labels_digest'")
+        is_counted = has_labels[0] or found.max_loss is None or found.status == NOT_VALIDATED  # there was no time
+        f.require(is_counted, "'max_loss' stands without 'labels_digest'")
         f.require((found.loss == SQUARED) == (found.loss_range is not None), "'loss_range' does not fit 'loss'")
         f.require((found.loss == COSTS) == bool(found.loss_costs), "'loss_costs' does not fit 'loss'")
         is_stated = found.status == NON_INFERIOR

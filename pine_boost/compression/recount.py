@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ import numpy as np
 
 from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED, bound_in_words, saved_remarks
 from pine_boost.certificate.consistency import require_interchangeable
-from pine_boost.compression.distance import prove_distance
+from pine_boost.compression.distance import compare
 from pine_boost.compression.fixed_sequence import judge, lower_bound
-from pine_boost.compression.goal import ERROR, Answers, Goal, Loss, count_beyond, native_probabilities, read_loss
+from pine_boost.compression.goal import ERROR, Goal, Loss, read_loss
 from pine_boost.compression.record import CompressionRecord, labels_digest, read_record, rows_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.digest import forest_digest
@@ -52,7 +51,12 @@ ON_TRUST = (
 
 
 _FIXED = "fidelity, max_loss, loss, confidence, tolerance"
-_SAME_BET = 1e-6  # relative: e-values of native probabilities that differ in their last digits
+# How far a number that was found again may be from the stated one, relative to it above 1; all others are the same.
+_ERRORS = {
+    "bound": SAME_BOUND,
+    **dict.fromkeys(("loss_before", "loss_after", "probability_shift"), LINK_ERROR),
+    "e_value": 1e-6,  # of native probabilities that differ in their last digits
+}
 
 
 @displayed
@@ -156,18 +160,30 @@ def verify_compression(
         )
     goal = Goal(before.forest, record.tolerance)
     loss = _read_labels(record, before, y_val, rows.n_rows)
-    answers = (goal.native_answers(before, X_val), goal.native_answers(after, X_val))
+    answers = [goal.native_answers(model, X_val) for model in (before, after)]
+    losses = [] if loss is None else [loss.of(answer) for answer in answers]
     n_changed = int(goal.differ(*answers).sum())
     bound = lower_bound(n_changed, rows.n_rows, record.confidence)
+    counted: dict[str, Any] = {"n_changed": n_changed}
+    expected: dict[str, Any] = {**counted, "bound": bound}
+    for name, model in (("before", before), ("after", after)):
+        expected |= {f"trees_{name}": model.forest.n_trees, f"leaves_{name}": model.forest.n_leaves}
+    expected |= compare(before, after, X_val, record.proved_trees)
+    del expected["proved_trees"]  # a hint
+    if not record.probability_shift:
+        del expected["probability_shift"]
+    if loss is not None:
+        expected |= {"loss_before": float(losses[0].mean()), "loss_after": float(losses[1].mean())}
+        counted |= loss.count(*losses, record.max_loss)
+    counted |= {"trees": after.forest.n_trees, "leaves": after.forest.n_leaves}
     found = tuple(
         f"The record is wrong: {objection}."
-        for objections in (
-            _in_counts(record, before, after, n_changed, bound),
-            _in_path(record, after),
-            () if loss is None else _in_losses(record, loss, answers),
-            _in_measurements(record, before, after, X_val),
+        for objection in (
+            *_differences("it", record, expected),
+            *_in_path(record, counted),
+            *_in_words(record),
+            *_in_attack(record, before, after),
         )
-        for objection in objections
     )
     return CompressionVerification(
         agrees=not found,
@@ -176,7 +192,7 @@ def verify_compression(
         bound=bound,
         confidence=record.confidence,
         status=record.status,
-        losses=() if loss is None else tuple(float(loss.of(answer).mean()) for answer in answers),
+        losses=tuple(float(lost.mean()) for lost in losses),
         remarks=(*found, *saved_remarks(before), _trusted(record, loss)),
         seconds=time.monotonic() - started,
     )
@@ -199,25 +215,6 @@ def _read_labels(record: CompressionRecord, before: Model, y_val: Any, n_rows: i
             option="y_val",
         )
     return loss
-
-
-def _in_losses(record: CompressionRecord, loss: Loss, answers: tuple[Answers, Answers]) -> Iterator[str]:
-    """Objections to what was counted with the labels."""
-    before, after = (loss.of(answer) for answer in answers)
-    stated = (record.loss_before, record.loss_after)
-    if any(
-        abs(float(found.mean()) - (value or 0.0)) > LINK_ERROR
-        for found, value in zip((before, after), stated, strict=True)
-    ):
-        yield f"it states the mean losses {stated}, which are {float(before.mean())} and {float(after.mean())}"
-    returned = record.returned()
-    counted = loss.count(before, after, record.max_loss)
-    if returned is None:
-        return
-    found, stated_bet = (1.0 if value is None else value for value in (counted["e_value"], returned.e_value))
-    same = (counted["n_lost"], counted["n_gained"]) == (returned.n_lost, returned.n_gained)
-    if not same or not math.isclose(found, stated_bet, rel_tol=_SAME_BET):
-        yield "the lost and gained rows, or the e-value, of the returned model are others"
 
 
 def _trusted(record: CompressionRecord, loss: Loss | None) -> str:
@@ -252,16 +249,24 @@ def _read(model: Any, record: CompressionRecord, digest: str, name: str, trust_p
     return parsed
 
 
-def _in_counts(record: CompressionRecord, before: Model, after: Model, n_changed: int, bound: float) -> Iterator[str]:
-    """Objections to the numbers that the claim rests on."""
-    if record.n_changed != n_changed:
-        yield f"it states {record.n_changed} changed rows, {n_changed} were found"
-    if abs(record.bound - bound) > SAME_BOUND:
-        yield f"it states the bound {record.bound:.6f}, which is {bound:.6f}"
-    sizes = (before.forest.n_trees, after.forest.n_trees, before.forest.n_leaves, after.forest.n_leaves)
-    if sizes != (record.trees_before, record.trees_after, record.leaves_before, record.leaves_after):
-        yield "its numbers of trees and leaves are not those of the models"
-    if record.status == VALIDATED and record.fidelity is not None and bound < record.fidelity:
+def _differences(name: str, stated: Any, expected: Mapping[str, Any]) -> Iterator[str]:
+    """Objections to the fields of the record, or of the returned size, that were found again."""
+    for field, value in expected.items():
+        if not _agrees(getattr(stated, field), value, _ERRORS.get(field, 0.0)):
+            yield f"{name} states {field}={getattr(stated, field)}, found was {value}"
+
+
+def _agrees(stated: Any, found: Any, error: float) -> bool:
+    if isinstance(found, dict):
+        return set(stated) == set(found) and all(_agrees(stated[key], found[key], error) for key in found)
+    if isinstance(found, float) and stated is not None:
+        return abs(stated - found) <= error * max(1.0, found)
+    return bool(stated == found)
+
+
+def _in_words(record: CompressionRecord) -> Iterator[str]:
+    """Objections to what is claimed, given the numbers of the record itself."""
+    if record.status == VALIDATED and record.fidelity is not None and record.bound < record.fidelity:
         yield "it claims what the bound does not reach"
     if record.status == NOT_VALIDATED and record.original_digest != record.compressed_digest:
         yield "nothing was validated, but the models differ"
@@ -269,8 +274,8 @@ def _in_counts(record: CompressionRecord, before: Model, after: Model, n_changed
         yield "its claim is not the sentence of its numbers"
 
 
-def _in_path(record: CompressionRecord, after: Model) -> Iterator[str]:
-    """Objections to the sizes that were tested, and to the segments."""
+def _in_path(record: CompressionRecord, counted: Mapping[str, Any]) -> Iterator[str]:
+    """Objections to the sizes that were tested, and to the segments; ``counted`` is known of the returned size."""
     expected = [accepted for _, accepted in judge(record.path, record.target().tests())]
     if expected != [size.accepted for size in record.path]:
         yield "sizes were accepted or refused against what their counts allow, or tested after the end of the sequence"
@@ -285,9 +290,7 @@ def _in_path(record: CompressionRecord, after: Model) -> Iterator[str]:
     if (returned is None) != (record.status == NOT_VALIDATED):
         yield "a smaller model was accepted, or returned, without the other"
     elif returned is not None:
-        stated = (returned.trees, returned.leaves, returned.n_changed)
-        if stated != (after.forest.n_trees, after.forest.n_leaves, record.n_changed):
-            yield "the returned model is not the smallest accepted size"
+        yield from _differences("its returned size", returned, counted)
     bounds = [(size.n_changed, record.n_val, size.bound) for size in record.path]
     bounds += [(segment.n_changed, segment.n_rows, segment.bound) for segment in record.segments]
     for n_changed, n_rows, bound in bounds:
@@ -297,42 +300,24 @@ def _in_path(record: CompressionRecord, after: Model) -> Iterator[str]:
             yield "the bound of a size or segment does not follow from its counts"
 
 
-def _in_measurements(record: CompressionRecord, before: Model, after: Model, X_val: Any) -> Iterator[str]:
-    """Objections to what was measured or proved beside the claim."""
-    if record.probability_shift and not _shift_holds(record, before, after, X_val):
-        yield "its probability shift was not found again"
-    if not _attack_holds(record, before, after):
-        yield "the input of its local search does not change class at the stated distance"
-    proved = prove_distance(before.forest, after.forest, record.proved_trees) if record.proved_trees else None
-    stated = (record.proved_distance, record.proved_largest, record.proved_rows)
-    expected: tuple[Any, ...] = (None, None, 0)
-    if proved is not None and record.keeps_class:
-        expected = (proved.distance, proved.largest, count_beyond(before, X_val, proved.distance))
-    if stated != expected:
-        yield "its proved distance does not follow from the models"
-
-
-def _shift_holds(record: CompressionRecord, before: Model, after: Model, X_val: Any) -> bool:
-    """Whether the change of native probabilities on X_val is as stated, up to rounding of the link."""
-    old, new = (native_probabilities(model, X_val) for model in (before, after))
-    if old is None or new is None or set(record.probability_shift) != {"mean", "maximum"}:
-        return False
-    moved = np.abs(new - old).max(axis=1)
-    found = {"mean": moved.mean(), "maximum": moved.max()}
-    return all(abs(found[name] - value) <= LINK_ERROR for name, value in record.probability_shift.items())
-
-
-def _attack_holds(record: CompressionRecord, before: Model, after: Model) -> bool:
+def _in_attack(record: CompressionRecord, before: Model, after: Model) -> Iterator[str]:
     """Whether the input that an attack found, if any, really changes class so far from the decision."""
     distance, forest = record.attack_distance, before.forest
-    if distance is None:
-        return not record.attack_row
-    if not record.keeps_class or not record.attack_starts or len(record.attack_row) != forest.n_features:
-        return False
-    schema, space, goal = schema_of(forest), build_space(forest), Goal(forest)
-    row = np.array([[np.nan if value is None else value for value in record.attack_row]])
-    states = space.states(row)
-    found = forest.decision.distance(float_margins(forest, route(forest, space), states))
-    table = as_table(space.representative(states), schema)
-    changed = goal.differ(goal.native_answers(before, table), goal.native_answers(after, table))
-    return bool(changed[0] and np.isclose(found[0], distance, rtol=SAME_BOUND, atol=SAME_BOUND))
+    if distance is None and not record.attack_row:
+        return
+    holds = False
+    if (
+        distance is not None
+        and record.keeps_class
+        and record.attack_starts
+        and len(record.attack_row) == forest.n_features
+    ):
+        schema, space, goal = schema_of(forest), build_space(forest), Goal(forest)
+        row = np.array([[np.nan if value is None else value for value in record.attack_row]])
+        states = space.states(row)
+        found = forest.decision.distance(float_margins(forest, route(forest, space), states))
+        table = as_table(space.representative(states), schema)
+        changed = goal.differ(goal.native_answers(before, table), goal.native_answers(after, table))
+        holds = bool(changed[0] and np.isclose(found[0], distance, rtol=SAME_BOUND, atol=SAME_BOUND))
+    if not holds:
+        yield "the input of its local search does not change class at the stated distance"

@@ -17,10 +17,10 @@ import numpy as np
 from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.compression.fit import rescale
 from pine_boost.compression.fixed_sequence import Target, judge, lower_bound
-from pine_boost.compression.goal import Loss
+from pine_boost.compression.goal import NO_COUNTS, Loss
 from pine_boost.compression.path import Candidate, Task
 from pine_boost.compression.reading import Tables
-from pine_boost.compression.record import WORK, TestedSize
+from pine_boost.compression.record import TestedSize
 from pine_boost.compression.shape import LosslessPart, Shape, to_pruned
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
@@ -108,7 +108,6 @@ class Written:
     native: Any
     shape: Shape
     pruned: PrunedForest
-    cost: float
 
     @cached_property
     def model(self) -> Model:
@@ -160,24 +159,17 @@ class Validated:
         Largest first.
     changed : bool (n_val,)
         Rows on which the returned model differs.
-    bound : float
+    losses : tuple of float
+        Mean loss on X_val of the original and of the returned model; empty without labels, or without time.
     stopped : StopReason
         Why no further size was tested: effort, time, or a size that was refused.
-    work_before, work_after : float
-        Of the original and of the returned model, see `Cost`.
-    loss_before, loss_after : float or None
-        Mean loss on X_val of the original and of the returned model; None without labels.
     """
 
     written: Written | None
     tested: tuple[TestedSize, ...]
     changed: BoolArray
-    bound: float
+    losses: tuple[float, ...]
     stopped: StopReason
-    work_before: float
-    work_after: float
-    loss_before: float | None = None
-    loss_after: float | None = None
 
 
 def validate(
@@ -196,106 +188,68 @@ def validate(
     As many sizes are tested as time allows, none if X_val cannot be predicted before ``deadline``. Ending a sequence
     early, for lack of time or because a candidate is refused, accepts less: what passed before stays valid.
     """
-    goal = task.goal
-    by_work = replace(task.cost, minimize=WORK)
-    work = by_work.of(task.original)
-    watch = budget.share(1.0)
-    n_rows, confidence = tables.val.n_rows, target.confidence
+    goal, watch, n_rows = task.goal, budget.share(1.0), tables.val.n_rows
     changed = np.zeros(n_rows, dtype=bool)
     try:
         before = goal.native_answers(parsed, tables.X_val, deadline.check)
     except OutOfTime:
-        return Validated(None, (), changed, lower_bound(0, n_rows, confidence), StopReason.TIME, work, work)
-    lost_before = None if loss is None else loss.of(before)
+        return Validated(None, (), changed, (), StopReason.TIME)
     is_quick = n_rows * parsed.forest.n_trees <= CHUNK_CELLS  # one size is tested in any case
     candidates = chain
     if budget.is_limited and chain and (is_quick or not deadline.is_over):
         write(parsed, lossless, task, chain[0])  # only to measure how long one size takes
         n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
         candidates = thinned(chain, n_most, target.aim())
+    stopped = StopReason.EFFORT if len(candidates) == len(chain) else StopReason.TIME
+    lost_before = np.zeros(0) if loss is None else loss.of(before)
+    best: tuple[Written | None, BoolArray, FloatArray] = (None, changed, lost_before)
+    now = best
     tested: list[TestedSize] = []
-    best: Written | None = None
-    place = -1  # of the best among the tested
-    lost_after = lost_before
-    is_refused = False
 
-    def predictions() -> Iterator[Predicted]:
-        nonlocal is_refused
+    def sizes() -> Iterator[TestedSize]:
+        nonlocal now, stopped
         for candidate in candidates:
             if (tested and budget.is_over) or (deadline.is_over and not is_quick):
                 return
             shape = rescale(goal, task.subtrees, task.sample.holdout_points, candidate.shape)
             try:
-                now = write(parsed, lossless, task, replace(candidate, shape=shape))
-                after = goal.native_answers(now.asked, tables.X_val, deadline.check)
+                written = write(parsed, lossless, task, replace(candidate, shape=shape))
+                after = goal.native_answers(written.asked, tables.X_val, deadline.check)
             except OutOfTime:
                 return
             except PineBoostError as error:
                 if not tested:
                     raise
                 _LOGGER.warning("A size of %d leaves was not tested: %s", shape.n_leaves, error)
-                is_refused = True
+                stopped = StopReason.REFUSED
                 return
-            rows = goal.differ(before, after)
-            if loss is None or lost_before is None:
-                yield Predicted(candidate, now, rows, int(rows.sum()))
-                continue
-            lost = loss.of(after)
-            yield Predicted(
-                candidate, now, rows, int(rows.sum()), **loss.count(lost_before, lost, target.max_loss), lost=lost
+            now = written, goal.differ(before, after), lost_before if loss is None else loss.of(after)
+            n_changed = int(now[1].sum())
+            yield TestedSize(
+                *written.sizes,
+                candidate.cost,
+                shape.name,
+                candidate.estimate,
+                n_changed,
+                lower_bound(n_changed, n_rows, target.confidence),
+                **(NO_COUNTS if loss is None else loss.count(lost_before, now[2], target.max_loss)),
+                accepted=False,
             )
 
-    for found, accepted in judge(predictions(), target.tests()):
-        tested.append(
-            TestedSize(
-                *found.written.sizes,
-                found.written.cost,
-                found.candidate.shape.name,
-                found.candidate.estimate,
-                found.n_changed,
-                lower_bound(found.n_changed, n_rows, confidence),
-                found.n_lost,
-                found.n_gained,
-                found.e_value,
-                accepted,
-            )
-        )
-        if accepted and (best is None or found.written.cost < best.cost):
-            best, place, changed, lost_after = found.written, len(tested) - 1, found.changed, found.lost
-    if best is not None:  # an exporter may have added a tree that holds a constant
-        forest = best.model.forest
-        tested[place] = replace(tested[place], trees=forest.n_trees, leaves=forest.n_leaves)
-    stopped = StopReason.REFUSED if is_refused else StopReason.EFFORT
-    if len(candidates) < len(chain) or budget.is_over:
-        stopped = StopReason.TIME
-    return Validated(
-        best,
-        tuple(tested),
-        changed,
-        lower_bound(int(changed.sum()), n_rows, confidence),
-        stopped,
-        work,
-        work if best is None else by_work.of(best.shape),
-        None if lost_before is None else float(lost_before.mean()),
-        None if lost_after is None else float(lost_after.mean()),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """A candidate with its answers on X_val, counted."""
-
-    candidate: Candidate
-    written: Written
-    changed: BoolArray
-    n_changed: int
-    n_lost: int | None = None
-    n_gained: int | None = None
-    e_value: float | None = None
-    lost: FloatArray | None = None
+    chosen = None
+    for size, accepted in judge(sizes(), target.tests()):
+        tested.append(replace(size, accepted=accepted))
+        if accepted and (chosen is None or size.cost < tested[chosen].cost):
+            best, chosen = now, len(tested) - 1
+    written, changed, lost = best
+    if written is not None and chosen is not None:  # an exporter may have added a tree that holds a constant
+        forest = written.model.forest
+        tested[chosen] = replace(tested[chosen], trees=forest.n_trees, leaves=forest.n_leaves)
+    losses = () if loss is None else (float(lost_before.mean()), float(lost.mean()))
+    return Validated(written, tuple(tested), changed, losses, StopReason.TIME if budget.is_over else stopped)
 
 
 def write(parsed: Model, lossless: LosslessPart, task: Task, candidate: Candidate) -> Written:
     """Export a candidate as a native model."""
     pruned = lossless.restore(to_pruned(task.goal.forest, task.subtrees, candidate.shape))
-    return Written(parsed, export(parsed, pruned), candidate.shape, pruned, candidate.cost)
+    return Written(parsed, export(parsed, pruned), candidate.shape, pruned)

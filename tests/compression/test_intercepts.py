@@ -12,7 +12,7 @@ from pine_boost.budget import Budget
 from pine_boost.compression.fit import best_shift, build_equations
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import build_cost, walk
-from pine_boost.compression.path_rows import FitRows, draw_rows
+from pine_boost.compression.path_rows import draw_rows
 from pine_boost.compression.shape import margins, original_shape
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
@@ -73,8 +73,8 @@ def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name: str, size
     space = build_space(forest)
     trees = route(forest, space)
     subtrees = forest_subtrees(forest)
-    original, fit = original_shape(forest, subtrees), FitRows(MemoryRows(X), space)
-    points = draw_rows(goal, trees, original, fit, 0, Budget.of(), n_points=1000).fitted
+    original, fit = original_shape(forest, subtrees), MemoryRows(X)
+    points = draw_rows(goal, space, trees, original, fit, 0, Budget.of(), n_points=1000).fitted
     sign = np.where(_difference(points.margins, goal) > 0, 1.0, -1.0)
     cost = build_cost("leaves", forest, subtrees, points.leaves)
     for shape in walk(goal, cost, original, build_equations(goal, points)):

@@ -14,7 +14,7 @@ from pine_boost.budget import Budget
 from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import Pace, build_cost, collapse, slices, step_sizes, walk
-from pine_boost.compression.path_rows import FitRows, Points, Sources, draw_between, draw_rows
+from pine_boost.compression.path_rows import Points, Sources, draw_between, draw_rows
 from pine_boost.compression.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
 from pine_boost.kernels.leaf_tables import SignedMatrix
@@ -58,8 +58,8 @@ def test_margins_of_the_original_shape_are_the_native_ones(case: Any) -> None:
 def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> None:
     model, X, space, trees, subtrees = case
     goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
-    states, fit = space.states(X), FitRows(MemoryRows(X.astype(np.float64)), space)
-    rows = draw_rows(goal, trees, original, fit, 0, Budget.of(), n_points=1000)
+    states, fit = space.states(X), MemoryRows(X.astype(np.float64))
+    rows = draw_rows(goal, space, trees, original, fit, 0, Budget.of(), n_points=1000)
     equations = build_equations(goal, rows.fitted)
     leaves, sizes = trees.leaves(states), []
     cost = build_cost("leaves", model.forest, subtrees, leaves)
@@ -103,11 +103,11 @@ def test_a_path_takes_larger_steps_where_time_is_short(monkeypatch: pytest.Monke
 def test_fewer_rows_are_drawn_where_time_is_short(case: Any) -> None:
     model, X, space, trees, subtrees = case
     goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
-    fit = FitRows(MemoryRows(X.astype(np.float64)), space)
-    few = draw_rows(goal, trees, original, fit, 0, Budget.of(1e-4))
-    many = draw_rows(goal, trees, original, fit, 0, Budget.of(3600.0))
+    fit = MemoryRows(X.astype(np.float64))
+    few = draw_rows(goal, space, trees, original, fit, 0, Budget.of(1e-4))
+    many = draw_rows(goal, space, trees, original, fit, 0, Budget.of(3600.0))
     assert 0 < len(few.holdout_points.weight) <= 1000 < len(many.holdout_points.weight)
-    unlimited = draw_rows(goal, trees, original, fit, 0, Budget.of())
+    unlimited = draw_rows(goal, space, trees, original, fit, 0, Budget.of())
     assert np.array_equal(many.fitted.leaves, unlimited.fitted.leaves)
 
 
