@@ -6,7 +6,6 @@ a ridge towards the present values give new values; the intercepts are then move
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,6 +46,8 @@ class Equations:
     distance : float64 (n_equations,)
         The original's sum; at least 0 where a class is kept.
     weight : float64 (n_equations,)
+    intercept_sign : int8 (n_outputs, n_equations)
+        How each equation counts each intercept: 1, -1, or 0 for not at all.
     width : int
     """
 
@@ -54,25 +55,13 @@ class Equations:
     offset: FloatArray
     distance: FloatArray
     weight: FloatArray
+    intercept_sign: npt.NDArray[np.int8]
     width: int
-
-    @property
-    def indices(self) -> Int32Array:
-        """The columns of all entries."""
-        return self.over_leaves.indices
 
     def leaf_weight(self, weight: FloatArray, n_leaves: int) -> FloatArray:
         """Weight of the equations that each original leaf occurs in."""
         columns = self.over_leaves.transposed(weight, unsigned=True)[: n_leaves * self.width]
         return np.asarray(columns.reshape(n_leaves, self.width).sum(axis=1))
-
-    def intercept_signs(self, n_leaves: int, n_outputs: int) -> npt.NDArray[np.int8]:
-        """How each equation counts each intercept, (n_outputs, n_equations): 1, -1, or 0 for not at all."""
-        entry = np.flatnonzero(self.indices >= n_leaves * self.width)
-        equation = np.searchsorted(self.over_leaves.indptr, entry, side="right") - 1
-        signs = np.zeros((n_outputs, len(self.offset)), dtype=np.int8)
-        signs[self.indices[entry] - n_leaves * self.width, equation] = self.over_leaves.data[entry]
-        return signs
 
     def matrix(self, shape: Shape) -> tuple[SignedMatrix, IntArray]:
         """The matrix over the present leaves, and each original leaf's number among them.
@@ -92,29 +81,29 @@ class Equations:
 def build_equations(goal: Goal, points: Points) -> Equations:
     """The equations of all points, grouped by the outputs they compare."""
     point, plus, minus, offset, distance = _comparisons(goal, points.margins)
-    group = (plus * (goal.forest.n_outputs + 1) + minus + 1) * 2 + (distance < 0)
-    order = np.argsort(group, kind="stable")
-    bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
+    order = np.lexsort((distance < 0, minus, plus))
+    point, plus, minus, offset, distance = (part[order] for part in (point, plus, minus, offset, distance))
+    sign = np.where((distance < 0) & goal.keeps_class, -1, 1).astype(np.int8)
+    bounds = np.flatnonzero((np.diff(plus, prepend=-1) != 0) | (np.diff(minus, prepend=-2) != 0))
     parts, lengths = [], []
-    for start, stop in itertools.pairwise(bounds):
-        rows = order[start:stop]
-        indices, signs = _block(goal.forest, points.leaves[point[rows]], plus[rows[0]], minus[rows[0]])
-        if goal.keeps_class and distance[rows[0]] < 0:
-            signs = -signs
-        parts.append((indices.ravel(), np.tile(signs, len(rows))))
-        lengths.append(np.full(len(rows), indices.shape[1], dtype=np.int64))
-    sign = np.where((distance < 0) & goal.keeps_class, -1.0, 1.0)[order]
-    width = goal.forest.value.shape[1]
+    for rows in np.split(np.arange(len(point)), bounds[1:]):
+        runs = [_columns(goal.forest, points.leaves[point[rows]], int(output[rows[0]])) for output in (plus, minus)]
+        parts.append(np.concatenate(runs, axis=1).ravel())
+        lengths.append(np.tile([run.shape[1] for run in runs], len(rows)))
+    every, width = np.arange(len(point)), goal.forest.value.shape[1]
+    intercept_sign = np.zeros((goal.forest.n_outputs + 1, len(point)), dtype=np.int8)  # the last for no output, -1
+    intercept_sign[plus, every], intercept_sign[minus, every] = sign, -sign
     return Equations(
         over_leaves=SignedMatrix(
             np.concatenate([[0], np.cumsum(np.concatenate(lengths))]),
-            np.concatenate([indices for indices, _ in parts]),
-            np.concatenate([signs for _, signs in parts]),
+            np.concatenate(parts),
+            sign,
             goal.forest.n_leaves * width + goal.forest.n_outputs,
         ),
-        offset=sign * offset[order],
-        distance=sign * distance[order],
-        weight=points.weight[point[order]],
+        offset=sign * offset,
+        distance=sign * distance,
+        weight=points.weight[point],
+        intercept_sign=intercept_sign[:-1],
         width=width,
     )
 
@@ -141,21 +130,14 @@ def _comparisons(goal: Goal, sums: FloatArray) -> tuple[IntArray, IntArray, IntA
     return point, np.zeros_like(point), np.full(len(point), -1), offset, distance
 
 
-def _block(forest: Forest, leaves: Int32Array, plus: int, minus: int) -> tuple[Int32Array, npt.NDArray[np.int8]]:
-    """Columns and signs of points that compare the same two outputs."""
-    n_leaves = int(np.count_nonzero(forest.left < 0))
+def _columns(forest: Forest, leaves: Int32Array, output: int) -> Int32Array:
+    """Columns of one output: of the points' leaves in its trees, and of its intercept; none for output -1."""
+    if output < 0:
+        return np.zeros((len(leaves), 0), dtype=np.int32)
     width = forest.value.shape[1]
-    columns, signs = [], []
-    for output, sign in ((plus, 1), (minus, -1)):
-        if output < 0:
-            continue
-        if width == forest.n_outputs:
-            columns.append(leaves * width + (output if width > 1 else 0))
-        else:
-            columns.append(leaves[:, forest.tree_output == output])
-        columns.append(np.full((len(leaves), 1), n_leaves * width + output, dtype=np.int32))
-        signs.append(np.full(columns[-2].shape[1] + 1, sign, dtype=np.int8))
-    return np.concatenate(columns, axis=1).astype(np.int32), np.concatenate(signs)
+    own = leaves[:, forest.tree_output == output] if width < forest.n_outputs else leaves * width
+    own = own + (output if width > 1 else 0)
+    return np.pad(own, ((0, 0), (0, 1)), constant_values=forest.n_leaves * width + output).astype(np.int32, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,19 +207,17 @@ def _solve(
     return solution
 
 
-def shift_intercepts(
-    equations: Equations, signs: npt.NDArray[np.int8], intercept: FloatArray, sums: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Intercepts and sums, each output in turn at its best place; ``signs`` of the equations in it.
+def shift_intercepts(equations: Equations, intercept: FloatArray, sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Intercepts and sums, each output in turn at its best place.
 
     Least squares cannot do this: a group of equal rows at a tiny distance from the decision ends as near on the other
     side at almost no loss, and changes its class as a whole. Of two outputs only the difference decides, so that one
     of them stays.
     """
     intercept, sums = intercept.copy(), sums.copy()
-    for output in range(len(signs) if len(signs) > 2 else 1):
-        own = np.flatnonzero(signs[output])
-        sign = signs[output][own].astype(np.float64)
+    for output in range(len(intercept) if len(intercept) > 2 else 1):
+        own = np.flatnonzero(equations.intercept_sign[output])
+        sign = equations.intercept_sign[output][own].astype(np.float64)
         shift = best_shift(sums[own], sign, equations.weight[own])
         intercept[output] += shift
         sums[own] += sign * shift

@@ -222,7 +222,6 @@ def walk(
     """
     shape, sums = start, equations.distance
     near = _nearness(equations)
-    signs = equations.intercept_signs(len(start.owner), len(start.intercept))
     sizes, position = step_sizes(cost.of(start)) if sizes is None else sizes, 0
     while position < len(sizes):
         size = sizes[position]
@@ -236,7 +235,7 @@ def walk(
             return
         shape, sums = fit_shape(equations, smaller, intervals)
         if goal.keeps_class and goal.tolerance is None:
-            intercept, sums = shift_intercepts(equations, signs, shape.intercept, sums)
+            intercept, sums = shift_intercepts(equations, shape.intercept, sums)
             shape = replace(shape, intercept=intercept)
         yield shape
 

@@ -68,7 +68,7 @@ class Sample:
     fit_leaves: Int32Array
 
 
-def _states_of(fit: AnyRows, space: StateSpace, n_most: int, random: np.random.Generator) -> Int32Array:
+def draw_states(fit: AnyRows, space: StateSpace, n_most: int, random: np.random.Generator) -> Int32Array:
     """States of at most so many rows of X_fit, drawn alike wherever the rows lie."""
     chosen = np.arange(fit.n_rows)
     if len(chosen) > n_most:
@@ -94,12 +94,12 @@ def draw_rows(
     if n_points is None:
         n_points = int(np.clip(_MOST_CELLS // trees.n_trees, _FEWEST_POINTS, _MOST_POINTS))
         if budget.is_limited:  # as many as can be drawn in a part of the time, a few in any case
-            probed = _states_of(fit, space, _PROBED, np.random.default_rng([seed, 3]))
+            probed = draw_states(fit, space, _PROBED, np.random.default_rng([seed, 3]))
             started = time.monotonic()
             trees.leaves(probed)
             seconds = max((time.monotonic() - started) / len(probed), 1e-9)
             n_points = min(n_points, int(max(_DRAWING * budget.remaining / seconds / _DRAWN, _FEWEST_IN_TIME)))
-    base = _states_of(fit, space, 4 * n_points, random)
+    base = draw_states(fit, space, 4 * n_points, random)
     leaves = trees.leaves(base)
     values = margins(original, goal.forest, leaves)
     distance = goal.distances(values)

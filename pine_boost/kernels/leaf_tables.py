@@ -82,14 +82,18 @@ def sum_leaves(leaves: Int32Array, value: FloatArray, output: Int32Array, start:
 
 
 class SignedMatrix:
-    """A sparse matrix by rows (indptr, indices, data as in scipy) whose entries are 1 or -1."""
+    """A sparse matrix by rows whose entries are 1 or -1, at most two runs of equal ones in a row.
 
-    def __init__(self, indptr: npt.NDArray[Any], indices: npt.NDArray[Any], data: npt.NDArray[Any], width: int) -> None:
+    Row ``r`` has ``sign[r]`` in the columns ``indices[indptr[2 * r]:indptr[2 * r + 1]]``, and ``-sign[r]`` in those
+    from there to ``indptr[2 * r + 2]``.
+    """
+
+    def __init__(self, indptr: npt.NDArray[Any], indices: npt.NDArray[Any], sign: npt.NDArray[Any], width: int) -> None:
         self.indptr = np.ascontiguousarray(indptr, dtype=np.int32)
         self.indices = np.ascontiguousarray(indices, dtype=np.int32)
-        self.data = np.ascontiguousarray(data, dtype=np.int8)
-        self.shape = (len(indptr) - 1, width)
-        self._struct = SignedStruct(self.indptr.ctypes.data, self.indices.ctypes.data, self.data.ctypes.data)
+        self.sign = np.ascontiguousarray(sign, dtype=np.int8)
+        self.shape = (len(self.sign), width)
+        self._struct = SignedStruct(self.indptr.ctypes.data, self.indices.ctypes.data, self.sign.ctypes.data)
         self._every = np.arange(self.shape[0], dtype=np.int32)
 
     def __matmul__(self, vector: FloatArray) -> FloatArray:
@@ -108,15 +112,15 @@ class SignedMatrix:
     def renumbered(self, number: Int32Array, width: int) -> SignedMatrix:
         """The same over other columns; entries of columns with a negative number are left out."""
         library = load()
-        if library is None:
-            return SignedMatrix(*numpy_twin.renumber(self, number), width)
-        start, column, sign = np.empty_like(self.indptr), np.empty_like(self.indices), np.empty_like(self.data)
         number = np.ascontiguousarray(number, dtype=np.int32)
+        if library is None:
+            return SignedMatrix(*numpy_twin.renumber(self, number), self.sign, width)
+        start, column = np.empty_like(self.indptr), np.empty_like(self.indices)
         n = library.pine_renumber(
             *(ctypes.addressof(self._struct), self.shape[0], number.ctypes.data),
-            *(start.ctypes.data, column.ctypes.data, sign.ctypes.data),
+            *(start.ctypes.data, column.ctypes.data),
         )
-        return SignedMatrix(start, column[:n], sign[:n], width)
+        return SignedMatrix(start, column[:n], self.sign, width)
 
     def _call(self, name: str, rows: Int32Array, found: FloatArray, *given: Any) -> FloatArray:
         library = load()

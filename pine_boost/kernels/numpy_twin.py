@@ -268,25 +268,27 @@ def add_leaves(leaves: Int32Array, value: FloatArray, output: Int32Array, sums: 
     return sums
 
 
-def _entries(matrix: Any, rows: Int32Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Every entry of some rows in order: the place of its row among them, and its own place."""
-    length = np.diff(matrix.indptr)[rows].astype(np.int64)
+def _entries(matrix: Any, rows: Int32Array) -> tuple[npt.NDArray[np.int64], Int32Array, npt.NDArray[np.int8]]:
+    """Every entry of some rows in order: the place of its row among them, its column and its sign."""
+    begin, length = matrix.indptr[2 * rows], matrix.indptr[2 * rows + 2] - matrix.indptr[2 * rows]
     owner = np.repeat(np.arange(len(rows)), length)
-    return owner, np.arange(len(owner)) + np.repeat(matrix.indptr[rows] - np.cumsum(length) + length, length)
+    place = np.arange(len(owner)) + np.repeat(begin - np.cumsum(length) + length, length)
+    sign = matrix.sign[rows][owner] * np.where(place < matrix.indptr[2 * rows + 1][owner], 1, -1)
+    return owner, matrix.indices[place], sign
 
 
 def products(matrix: Any, rows: Int32Array, found: FloatArray, vector: FloatArray) -> FloatArray:
     """Products of some rows with a vector."""
-    owner, place = _entries(matrix, rows)
+    owner, column, sign = _entries(matrix, rows)
     found[:] = 0.0
-    np.add.at(found, owner, matrix.data[place] * vector[matrix.indices[place]])
+    np.add.at(found, owner, sign * vector[column])
     return found
 
 
 def transposed(matrix: Any, rows: Int32Array, found: FloatArray, weight: FloatArray, unsigned: bool) -> FloatArray:
     """Add the transposed rows times their weights to ``found``."""
-    owner, place = _entries(matrix, rows)
-    np.add.at(found, matrix.indices[place], weight[owner] if unsigned else matrix.data[place] * weight[owner])
+    owner, column, sign = _entries(matrix, rows)
+    np.add.at(found, column, weight[owner] if unsigned else sign * weight[owner])
     return found
 
 
@@ -295,12 +297,12 @@ def normal(matrix: Any, rows: Int32Array, found: FloatArray, weight: FloatArray,
     return transposed(matrix, rows, found, weight * products(matrix, rows, np.empty(len(rows)), vector), False)
 
 
-def renumber(matrix: Any, number: Int32Array) -> tuple[Int32Array, Int32Array, npt.NDArray[np.int8]]:
-    """Offsets, columns and signs over other columns."""
+def renumber(matrix: Any, number: Int32Array) -> tuple[Int32Array, Int32Array]:
+    """Offsets and columns over other columns."""
     column = number[matrix.indices]
     stays = column >= 0
     kept = np.concatenate([[0], np.cumsum(stays)])[matrix.indptr]
-    return kept.astype(np.int32), column[stays], matrix.data[stays]
+    return kept.astype(np.int32), column[stays]
 
 
 def exit_classes(plan: ExitPlan, stage: int, margins: FloatArray) -> Int32Array:

@@ -788,7 +788,7 @@ void pine_sum_leaves(const int32_t *leaves, int64_t n_rows, int64_t n_trees, con
         }
 }
 
-/* A sparse matrix by rows whose entries are 1 or -1. */
+/* A sparse matrix by rows: row r has sign[r] in its columns from start[2r], -sign[r] in those from start[2r + 1]. */
 typedef struct {
     const int32_t *start, *column;
     const int8_t *sign;
@@ -797,24 +797,25 @@ typedef struct {
 /* The products of up to LANES rows with a vector, side by side, each summed from left to right. */
 static void row_products(const signed_t *m, const int32_t *rows, int64_t count, const double *vector, double *products)
 {
-    int64_t begin[LANES], length[LANES], common = INT64_MAX;
-    for (int64_t lane = 0; lane < LANES; lane++) {
-        int64_t row = rows[lane < count ? lane : 0];
-        begin[lane] = m->start[row];
-        length[lane] = m->start[row + 1] - m->start[row];
-        common = length[lane] < common ? length[lane] : common;
-        products[lane] = 0.0;
+    for (int lane = 0; lane < LANES; lane++) products[lane] = 0.0;
+    for (int run = 0; run < 2; run++) {
+        const int32_t *column[LANES];
+        int64_t length[LANES], common = INT64_MAX;
+        for (int64_t lane = 0; lane < LANES; lane++) {
+            const int32_t *start = m->start + 2 * rows[lane < count ? lane : 0] + run;
+            column[lane] = m->column + start[0];
+            length[lane] = start[1] - start[0];
+            common = length[lane] < common ? length[lane] : common;
+        }
+        for (int64_t k = 0; k < common; k++)
+            for (int lane = 0; lane < LANES; lane++) products[lane] += vector[column[lane][k]];
+        for (int64_t lane = 0; lane < LANES; lane++) {
+            for (int64_t k = common; k < length[lane]; k++) products[lane] += vector[column[lane][k]];
+            products[lane] = -products[lane]; /* what follows counts the other way */
+        }
     }
-    for (int64_t k = 0; k < common; k++)
-        for (int lane = 0; lane < LANES; lane++) {
-            double entry = vector[m->column[begin[lane] + k]];
-            products[lane] += m->sign[begin[lane] + k] < 0 ? -entry : entry;
-        }
     for (int64_t lane = 0; lane < count; lane++)
-        for (int64_t k = common; k < length[lane]; k++) {
-            double entry = vector[m->column[begin[lane] + k]];
-            products[lane] += m->sign[begin[lane] + k] < 0 ? -entry : entry;
-        }
+        if (m->sign[rows[lane]] < 0) products[lane] = -products[lane];
 }
 
 /* products = A vector, for some rows of A. */
@@ -830,7 +831,10 @@ void pine_products(const signed_t *m, const int32_t *rows, int64_t n_rows, const
 
 static inline void scatter(const signed_t *m, int64_t row, double number, double *sums)
 {
-    for (int64_t k = m->start[row]; k < m->start[row + 1]; k++) sums[m->column[k]] += m->sign[k] < 0 ? -number : number;
+    const int32_t *start = m->start + 2 * row;
+    if (m->sign[row] < 0) number = -number;
+    for (int64_t k = start[0]; k < start[1]; k++) sums[m->column[k]] += number;
+    for (int64_t k = start[1]; k < start[2]; k++) sums[m->column[k]] -= number;
 }
 
 /* sums += A' weight, for some rows of A; all entries count as 1 if is_unsigned. */
@@ -838,11 +842,11 @@ void pine_transposed(const signed_t *m, const int32_t *rows, int64_t n_rows, con
                      double *sums)
 {
     for (int64_t i = 0; i < n_rows; i++) {
-        int64_t row = rows[i];
+        const int32_t *start = m->start + 2 * rows[i];
         if (is_unsigned)
-            for (int64_t k = m->start[row]; k < m->start[row + 1]; k++) sums[m->column[k]] += weight[i];
+            for (int64_t k = start[0]; k < start[2]; k++) sums[m->column[k]] += weight[i];
         else
-            scatter(m, row, weight[i], sums);
+            scatter(m, rows[i], weight[i], sums);
     }
 }
 
@@ -859,19 +863,16 @@ void pine_normal(const signed_t *m, const int32_t *rows, int64_t n_rows, const d
 }
 
 /* The same matrix over other columns, without the entries of columns whose number is negative; returns their number. */
-int64_t pine_renumber(const signed_t *m, int64_t n_rows, const int32_t *number, int32_t *start, int32_t *column,
-                      int8_t *sign)
+int64_t pine_renumber(const signed_t *m, int64_t n_rows, const int32_t *number, int32_t *start, int32_t *column)
 {
     int64_t n = 0;
     start[0] = 0;
-    for (int64_t row = 0; row < n_rows; row++) {
-        for (int64_t k = m->start[row]; k < m->start[row + 1]; k++) {
-            int32_t own = number[m->column[k]];
-            column[n] = own;
-            sign[n] = m->sign[k];
-            n += own >= 0;
+    for (int64_t run = 0; run < 2 * n_rows; run++) {
+        for (int64_t k = m->start[run]; k < m->start[run + 1]; k++) {
+            column[n] = number[m->column[k]];
+            n += column[n] >= 0;
         }
-        start[row + 1] = (int32_t)n;
+        start[run + 1] = (int32_t)n;
     }
     return n;
 }

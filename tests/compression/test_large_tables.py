@@ -100,7 +100,7 @@ def test_selection_is_that_of_the_rows_in_memory(tmp_path: Path, monkeypatch: py
 
 def test_a_sample_of_the_fit_rows_is_drawn_alike(tmp_path: Path) -> None:
     """More rows than are looked at: the sample does not depend on where they lie."""
-    from pine_boost.compression.path_rows import FitRows
+    from pine_boost.compression.path_rows import draw_states
     from pine_boost.model.states import build_space
     from pine_boost.parsers import read_model
     from pine_boost.tables.schema import schema_of
@@ -109,7 +109,7 @@ def test_a_sample_of_the_fit_rows_is_drawn_alike(tmp_path: Path) -> None:
     forest = read_model(_model("xgboost", frame, y)).forest
     space, schema = build_space(forest), schema_of(forest)
     drawn = [
-        FitRows(rows.open_rows(table, schema), space).sample(100, np.random.default_rng(5))
+        draw_states(rows.open_rows(table, schema), space, 100, np.random.default_rng(5))
         for table in (frame, _write(frame, tmp_path / "all", 4))
     ]
     assert len(drawn[0]) == 100
