@@ -20,7 +20,9 @@ from pine_boost.region.fitting import fit_region
 from tests.faults.bad_calls import BAD_CALLS, World
 from tests.support.native_models import CATBOOST_QUIET
 
-NAMES = [name for name, *_ in BAD_CALLS]
+CALLS = [(name, call, error, words) for error, rows in BAD_CALLS.items() for name, call, words in rows]
+CHECKED_WITH_THE_MODEL = {"score", "threshold", "domain"}
+NAMES = [name for name, *_ in CALLS]
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +66,21 @@ def test_the_table_is_long_and_has_no_name_twice():
     assert len(set(NAMES)) == len(NAMES)
 
 
-@pytest.mark.parametrize(("name", "call", "error", "words"), BAD_CALLS, ids=NAMES)
+@pytest.mark.parametrize(("name", "call", "error", "words"), CALLS, ids=NAMES)
 def test_bad_call(world, name, call, error, words):
     with warnings.catch_warnings():
         # what a bad call warns of on its way is not what is tested here
         warnings.simplefilter("ignore", UserWarning)
         with pytest.raises(error) as caught:
-            call(world)
+            world.prune(**call) if isinstance(call, dict) else call(world)
     message = str(caught.value)
     assert isinstance(caught.value, pine_boost.PineBoostError)
     assert re.search(words, message, re.DOTALL), f"{name}: {message}"
     assert message.endswith((".", "]", ")")), message
     assert len(message) < 1200
+    if isinstance(call, dict) and error is pine_boost.InvalidInputError and not set(call) & CHECKED_WITH_THE_MODEL:
+        assert message.startswith(f"{next(iter(call))} must be ")
+        assert caught.value.option == tuple(call)
 
 
 def test_bad_calls_leave_the_model_as_it_was(world):
