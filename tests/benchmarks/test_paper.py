@@ -1,4 +1,4 @@
-"""The paper's experiment: data sets, cells of trees and of leaf values, resumable and honest."""
+"""The paper's experiment, resumable and honest; models of default size, and the figures that are taken from them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 from sklearn import datasets
 
-from benchmarks import data, frames, paper, runner
+from benchmarks import data, frames, large, paper, runner, tables, throughput
 from benchmarks.cells import COLUMNS
+from benchmarks.runner import RESULTS
+from benchmarks.size_tables import at_default_size
+from pine_boost.certificate.claims import AT_DEFAULT_SIZE, LARGE_TREES
 
 
 def test_encoder_scales_numbers_and_knows_its_groups(folder):
@@ -139,3 +142,42 @@ def test_leaves_are_counted_in_cells_of_their_own(tmp_path: Path) -> None:
         assert float(row["leaf_pruning_rate"]) > 0
     with pytest.raises(SystemExit):
         paper.main([*options, "--indifference", "often"])
+
+
+def test_large_models_run(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
+    out = tmp_path / "large.csv"
+    arguments = ["--datasets", "Toy", "--data", folder, "--trees", "4", "--time-limit", "600"]
+    once = ["--jobs", "0", "--indifference", "0", "--fit", "training", "--out", str(out)]
+    large.main([*arguments, *once])
+    rows = runner.read_rows(out)
+    assert [row["model"] for row in rows] == list(large.MODELS)
+    for row in rows:
+        assert row["status"] == "CERTIFIED"
+        assert float(row["fidelity_in_region"]) == 100
+        assert int(row["bytes_before"]) > 0
+        assert float(row["native_ratio"]) > 0
+    text = tables.render(tmp_path)
+    removed = float(runner.read_rows(out)[0]["leaf_pruning_rate"])
+    assert "| data set | proved, region of training rows | seeds |" in text
+    assert f"| Toy | {removed:.1f} | - |" in text
+    assert f"| XGBoost | {removed:.1f} ({removed:.1f} to {removed:.1f}) | - |" in text
+
+
+def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):
+    out = tmp_path / "large.csv"
+    code = large.main(
+        (
+            f"--datasets Toy --data {folder} --trees 3 --models xgboost --jobs 0 --indifference 0.5 "
+            f"--fit unseen --out {out}"
+        ).split()
+    )
+    (row,) = runner.read_rows(out)
+    assert code == 1
+    assert row["status"].startswith("REFUSED RegionError: indifference=0.5")
+    assert float(row["pruning_rate"]) == 0
+
+
+def test_the_figures_for_large_models_are_those_of_the_results() -> None:
+    """After a new run of benchmarks.large: copy the left side into claims.py."""
+    assert at_default_size(RESULTS, LARGE_TREES) == AT_DEFAULT_SIZE

@@ -1,4 +1,4 @@
-"""The command line: files in, files and exit codes out; the native library checks what it wrote."""
+"""The command line: files and folders in, files and exit codes out; the native library checks what it wrote."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
 import xgboost
@@ -14,7 +15,10 @@ from sklearn import datasets, ensemble
 
 from pine_boost.cli import COMMANDS, main
 from pine_boost.errors import InvalidInputError
+from pine_boost.fleet import Job
+from pine_boost.fleet.run import Policy, run_job
 from pine_boost.region.region import Region
+from pine_boost.tables.table_files import read_any
 from tests.support.command_line import run, words
 
 
@@ -263,3 +267,64 @@ def test_a_table_that_was_counted_is_not_counted_again(files: Path, pruned: Path
     _, second, err = run(capsys, *command)
     assert "cal.csv was counted before and is skipped" in err
     assert first == second
+
+
+def _folder(source: Path, target: Path) -> Path:
+    frame = read_any(source, {})
+    target.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(frame)), 3)):
+        frame.iloc[part].to_parquet(target / f"part-{number}.parquet", index=False)
+    return target
+
+
+def test_folders_are_pruned_as_one_file(files, tmp_path, capsys):
+    fit, cal = (_folder(files / f"{name}.csv", tmp_path / name) for name in ("fit", "cal"))
+    common = ["prune", files / "model.json", "--alpha", 0.5, "--no-report"]
+    code, _, err = run(capsys, *common, "--fit", fit, "--cal", cal, "-o", tmp_path / "chunks")
+    assert code == 0, err
+    code, _, err = run(
+        capsys, *common, "--fit", files / "fit.csv", "--cal", files / "cal.csv", "-o", tmp_path / "whole"
+    )
+    assert code == 0, err
+    chunks, whole = ((tmp_path / n / "region.json").read_bytes() for n in ("chunks", "whole"))
+    assert chunks == whole
+    job = Job("a", str(files / "model.json"), str(fit), str(cal))
+    row = run_job(job, str(tmp_path / "fleet"), Policy("prune", {"alpha": 0.5}))
+    assert row.status == "CERTIFIED", row.error
+    assert (tmp_path / "fleet" / "a" / "region.json").read_bytes() == whole
+    code, out, err = run(capsys, "verify", files / "model.json", tmp_path / "chunks", "--fit", fit, "--cal", cal)
+    assert code == 0, err
+    assert "AGREES" in out
+
+
+def test_folders_are_compressed_as_one_file(files, tmp_path, capsys, few_synthetic_rows):
+    val = _folder(files / "cal.csv", tmp_path / "val")
+    common = ["compress", files / "model.json", "--fit", files / "fit.csv", "--fidelity", 0.9]
+    found = []
+    for number, given in enumerate((val, files / "cal.csv")):
+        code, out, err = run(capsys, *common, "--val", given, "-o", tmp_path / f"{number}", "--json")
+        assert code in (0, 2), err
+        document = json.loads(out)
+        found.append({k: v for k, v in document.items() if k not in ("seconds", "folder")})
+    assert found[0] == found[1]
+    code, out, err = run(capsys, "verify", files / "model.json", tmp_path / "0", "--val", val)
+    assert code == 0, err
+    (tmp_path / "empty").mkdir()
+    code, _, err = run(capsys, *common, "--val", tmp_path / "empty", "-o", tmp_path / "none")
+    assert code == 1
+    assert "Traceback" not in err
+
+
+def test_a_regressor_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    options = {"objective": "poisson", "verbose": -1, "num_threads": 1}
+    booster = lightgbm.train(options, lightgbm.Dataset(X, np.exp(X[:, 0])), 3)
+    booster.save_model(tmp_path / "model.txt")
+    assert main(["inspect", str(tmp_path / "model.txt"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["decides"].startswith("a value: compress")
+    assert facts["classes"] == []
+    assert main(["inspect", str(tmp_path / "model.txt"), "--json", "--threshold", "0.5"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["decides"] == "a class"
+    assert facts["classes"] == [0, 1]

@@ -1,4 +1,4 @@
-"""Layers and steps whose class does not follow from one threshold are refused; where a calibrator switches."""
+"""Layers and steps that leave a row without a class of one threshold are refused; where a calibrator switches."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.decomposition import PCA
 from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pine_boost
@@ -152,3 +155,46 @@ def test_a_calibrator_that_rounding_turns_around_is_refused(float_type: Any) -> 
 def test_elsewhere_the_last_float_below_is_found(float_type: Any, threshold: float) -> None:
     found = switch_point(lambda s: s >= float_type(threshold), float_type, 1e-4, 0.9999, value=_calibrated)
     assert found == np.nextafter(float_type(threshold), float_type(0))
+
+
+class _Step(TransformerMixin, BaseEstimator):
+    def fit(self, X: Any, y: Any = None) -> _Step:
+        self.fitted_ = True
+        return self
+
+
+class _Noise(_Step):
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X) + np.random.default_rng().normal(size=np.shape(X))
+
+
+class _Centred(_Step):
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X) - np.mean(np.asarray(X), axis=0)
+
+
+class _Fewer(_Step):
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X)[::2] if len(X) == 300 else np.asarray(X)
+
+
+def _pipeline(step: Any) -> tuple[Any, Any]:
+    X = np.random.default_rng(0).normal(size=(700, 3)) + 1
+    trees = ensemble.GradientBoostingClassifier(n_estimators=3, max_depth=2, random_state=0)
+    return Pipeline([("step", step), ("trees", trees)]).fit(X[:350], X[:350, 0] > 1), X
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [(_Noise(), "they are random"), (_Centred(), "whole table"), (_Fewer(), "make 150 rows of 300")],
+)
+def test_steps_that_give_no_row_a_class_are_refused(step: Any, message: str) -> None:
+    pipeline, X = _pipeline(step)
+    with pytest.raises(UnsupportedModelError, match=message):
+        prune_booster(pipeline, X[:300], X[300:])
+
+
+def test_steps_that_only_round_otherwise_are_accepted() -> None:
+    """A product of matrices differs in its last bits with the number of rows."""
+    pipeline, X = _pipeline(PCA(2))
+    assert prune_booster(pipeline, X[:300], X[300:], alpha=0.3).status == "CERTIFIED"
