@@ -221,7 +221,8 @@ class _Flags(dict[str, str]):
         return flag_of(name) or name
 
 
-def _read_texts(texts: str) -> dict[str, tuple[str, str]]:
+def read_texts(texts: str) -> dict[str, tuple[str, str]]:
+    """The entries of a file of texts: what follows the colon, and the indented lines below."""
     entries = {}
     for entry in re.split(r"\n(?=\S)", texts.strip()):
         head, *lines = entry.splitlines()
@@ -230,7 +231,7 @@ def _read_texts(texts: str) -> dict[str, tuple[str, str]]:
     return entries
 
 
-_TEXTS = _read_texts(Path(__file__).with_name("option_texts.txt").read_text(encoding="utf-8"))
+_TEXTS = read_texts(Path(__file__).with_name("option_texts.txt").read_text(encoding="utf-8"))
 TABLE = {
     option.key: option
     for option in (

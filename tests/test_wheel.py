@@ -164,7 +164,7 @@ def test_the_kernel_is_in_the_wheel_and_the_wheel_is_for_every_python(wheel):
     from pine_boost.kernels import library
 
     names = zipfile.ZipFile(wheel).namelist()
-    data = {"kernels/trees.c", "exporters/main.c", "option_texts.txt", "planted_model.json"}
+    data = {"kernels/trees.c", "exporters/main.c", "option_texts.txt", "planted_model.json", "cli/arguments.txt"}
     assert {f"pine_boost/{name}" for name in data} <= set(names)
     compiled = f"pine_boost/kernels/{library.file_name()}" in names
     assert compiled == (library.find_compiler() is not None)

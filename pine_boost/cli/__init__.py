@@ -59,7 +59,7 @@ class _Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    from pine_boost.cli.flags import add_options
+    from pine_boost.cli.flags import add_arguments, add_options
 
     parser = _Parser(
         prog="pine-boost",
@@ -71,18 +71,18 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         module = _module(name)
+        examples = (module.__doc__ or "").partition("Examples\n--------\n")[2].rstrip()
         command = commands.add_parser(
             name,
             help=text,
             description=f"{text[0].upper()}{text[1:]}.",
-            epilog=module.EXAMPLES,
+            epilog=f"examples:\n{examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.format_parser(command)
         if name not in ("doctor", "demo"):
             add_options(command, "", ["trust_pickle"])
-        command.add_argument("--json", action="store_true", help="Print JSON on stdout.")
-        command.add_argument("--debug", action="store_true", help="Show tracebacks.")
+        add_arguments(command, name, "json debug")
     return parser
 
 

@@ -1,4 +1,13 @@
-"""``pine-boost accelerate``: write a scorer that gives the model's own classes in microseconds."""
+"""``pine-boost accelerate``: write a scorer that gives the model's own classes in microseconds.
+
+Examples
+--------
+  pine-boost accelerate model.json -o scorer           (no data: proved for every input)
+  pine-boost accelerate model.txt --fit train.csv -o scorer --speedup
+  pine-boost accelerate model.json --fit train.csv --val held-out.csv --fidelity 0.999 -o scorer   (a statistic)
+  pine-boost verify model.json scorer
+  pine-boost score scorer today.csv -o classes.csv
+"""
 
 from __future__ import annotations
 
@@ -11,22 +20,15 @@ from pine_boost.cli import INTERRUPTED, flags, output
 from pine_boost.errors import InvalidInputError
 from pine_boost.options import AccelerateOptions
 
-EXAMPLES = """examples:
-  pine-boost accelerate model.json -o scorer           (no data: proved for every input)
-  pine-boost accelerate model.txt --fit train.csv -o scorer --speedup
-  pine-boost accelerate model.json --fit train.csv --val held-out.csv --fidelity 0.999 -o scorer   (a statistic)
-  pine-boost verify model.json scorer
-  pine-boost score scorer today.csv -o classes.csv"""
 _ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
 _SEARCH = tuple(entry.name for entry in fields(AccelerateOptions) if entry.name not in _ROWS)
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_model(parser)
+    flags.add_arguments(parser, "accelerate", "model")
     flags.add_data(parser, "accelerate_booster", _ROWS)
-    output.add_target(parser, "DIR", "Folder to write.")
-    flags.add_switch(parser, "--speedup", "Measure the speed beside the native model.")
+    flags.add_arguments(parser, "accelerate", "output force speedup", output={"required": True})
     flags.add_options(parser.add_argument_group("search"), "accelerate_booster", _SEARCH)
 
 

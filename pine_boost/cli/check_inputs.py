@@ -1,6 +1,11 @@
 """``pine-boost check-inputs``: show which rows of a table a certificate covers, and why not the others.
 
 Needs neither the solver nor the training library. A region with indifference needs the original.
+
+Examples
+--------
+  pine-boost check-inputs pruned today.csv
+  pine-boost check-inputs pruned/region.json today.parquet --model model.json --limit 3 --json
 """
 
 from __future__ import annotations
@@ -11,23 +16,17 @@ from dataclasses import asdict
 import numpy as np
 
 from pine_boost.cli import flags
-from pine_boost.cli.saved_input import add_region, read_region
+from pine_boost.cli.saved_input import read_region
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 
-EXAMPLES = """examples:
-  pine-boost check-inputs pruned today.csv
-  pine-boost check-inputs pruned/region.json today.parquet --model model.json --limit 3 --json"""
 _NOT_CERTIFIED = " No smaller model was certified for it; the folder holds the original."
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    add_region(parser, "table")
-    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy file.")
-    parser.add_argument(
-        "--limit", type=int, default=10, metavar="N", help="Number of rows outside to explain (default: 10)."
-    )
+    limit = {"type": int, "default": 10}
+    flags.add_arguments(parser, "check_inputs", "region model data limit", limit=limit)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,12 @@
-"""``pine-boost compress``: compress a model, test it on unseen rows and write it with its record."""
+"""``pine-boost compress``: compress a model, test it on unseen rows and write it with its record.
+
+Examples
+--------
+  pine-boost compress model.json --fit train.csv --val holdout.csv -o compressed
+  pine-boost compress model.txt --fit train.parquet --val val.parquet --fidelity 0.995 --json
+  pine-boost compress model.json --fit train.csv --val holdout.csv --label y --max-loss 0.005
+  pine-boost compress regressor.json --fit train.csv --val val.csv --tolerance 0.5
+"""
 
 from __future__ import annotations
 
@@ -10,24 +18,15 @@ from typing import Any
 from pine_boost.cli import INTERRUPTED, flags, output
 from pine_boost.options import CompressOptions
 
-EXAMPLES = """examples:
-  pine-boost compress model.json --fit train.csv --val holdout.csv -o compressed
-  pine-boost compress model.txt --fit train.parquet --val val.parquet --fidelity 0.995 --json
-  pine-boost compress model.json --fit train.csv --val holdout.csv --label y --max-loss 0.005
-  pine-boost compress regressor.json --fit train.csv --val val.csv --tolerance 0.5"""
 _ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
 _SEARCH = tuple(entry.name for entry in fields(CompressOptions) if entry.name not in _ROWS)
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_model(parser)
-    data = flags.add_data(parser, "compress_booster", _ROWS)
-    data.add_argument(
-        "--label", metavar="COLUMN", help="Column of --val with the labels, for --max-loss and the accuracy."
-    )
-    data.add_argument("--test", metavar="FILE", help="Further rows on which fidelity is measured.")
-    output.add_output(parser, "compressed")
+    flags.add_arguments(parser, "compress", "model")
+    flags.add_arguments(flags.add_data(parser, "compress_booster", _ROWS), "compress", "label test")
+    flags.add_arguments(parser, "result", "output force no_report", output={"default": "compressed"})
     flags.add_options(parser.add_argument_group("search"), "compress_booster", _SEARCH)
 
 

@@ -1,4 +1,10 @@
-"""``pine-boost demo``: train, prune and report on data that scikit-learn ships, in a few seconds."""
+"""``pine-boost demo``: train, prune and report on data that scikit-learn ships, in a few seconds.
+
+Examples
+--------
+  pine-boost demo
+  pine-boost demo -o /tmp/demo --alpha 0.2
+"""
 
 from __future__ import annotations
 
@@ -14,14 +20,11 @@ from pine_boost.errors import MissingDependencyError
 from pine_boost.tables.native import take_rows
 
 _FEATURES = 10  # the means; the other twenty columns are spreads and extremes of the same ten
-EXAMPLES = """examples:
-  pine-boost demo
-  pine-boost demo -o /tmp/demo --alpha 0.2"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    output.add_output(parser, "pine-demo")
+    flags.add_arguments(parser, "result", "output force no_report", output={"default": "pine-demo"})
     names = ["alpha", "indifference", "time_limit"]
     flags.add_options(parser, "prune_booster", names, indifference=0.05, time_limit=10.0)
 

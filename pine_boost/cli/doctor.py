@@ -1,4 +1,10 @@
-"""``pine-boost doctor``: check on this machine what proofs and scorers rest on. Exit code 1 if a check fails."""
+"""``pine-boost doctor``: check on this machine what proofs and scorers rest on. Exit code 1 if a check fails.
+
+Examples
+--------
+  pine-boost doctor
+  pine-boost doctor --json
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,6 @@ import argparse
 from dataclasses import asdict
 
 from pine_boost.cli import flags
-
-EXAMPLES = """examples:
-  pine-boost doctor
-  pine-boost doctor --json"""
 
 
 def format_parser(_: argparse.ArgumentParser) -> None:

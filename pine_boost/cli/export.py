@@ -1,6 +1,13 @@
 """``pine-boost export``: convert a model or scorer for another engine: Treelite, C code, ONNX or SQL.
 
 An ONNX file is written only if onnxruntime agrees with the native model at every threshold.
+
+Examples
+--------
+  pine-boost export model.json --to onnx -o model.onnx --data train.csv
+  pine-boost export model.txt --to treelite -o model.tl
+  pine-boost export model.json --to sql -o model.sql --table customers --keep id
+  pine-boost export scorer --to c -o scorer.c          (a folder that accelerate wrote, or a model)
 """
 
 from __future__ import annotations
@@ -10,14 +17,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import flags, output
+from pine_boost.cli import flags
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
-EXAMPLES = """examples:
-  pine-boost export model.json --to onnx -o model.onnx --data train.csv
-  pine-boost export model.txt --to treelite -o model.tl
-  pine-boost export model.json --to sql -o model.sql --table customers --keep id
-  pine-boost export scorer --to c -o scorer.c          (a folder that accelerate wrote, or a model)"""
 CATEGORIES = "categories.json"
 _NAMES = {"onnx": "ONNX", "treelite": "Treelite", "sql": "SQL"}
 _ONLY_C = (
@@ -28,26 +30,13 @@ _ONLY_C = (
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_model(parser)
-    parser.add_argument(
-        "--to", required=True, choices=("treelite", "c", "onnx", "sql"), dest="target", help="Format to write."
-    )
-    output.add_target(parser, "PATH", "File to write.")
-    parser.add_argument("--data", metavar="FILE", help="Further rows on which onnxruntime must agree.")
-    parser.add_argument("--label", metavar="COLUMN", help="Column of the data to leave out.")
-    parser.add_argument("--table", metavar="NAME", help="Table that the SQL query reads (default: rows).")
-    parser.add_argument(
-        "--keep",
-        metavar="COLUMN",
-        action="append",
-        help="Column that the SQL query returns beside the class, such as a key; may be repeated (default: the model's "
-        "columns).",
-    )
-    flags.add_switch(
+    flags.add_arguments(
         parser,
-        "--codes",
-        f"Take category codes instead of category values; {CATEGORIES}, written beside PATH, lists the values in the "
-        "order of the codes.",
+        "export",
+        "model target output force data label table keep codes",
+        target={"required": True, "choices": ("treelite", "c", "onnx", "sql")},
+        output={"required": True},
+        keep={"action": "append"},
     )
 
 

@@ -13,15 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.options import Option, Options, flag_of, option_of, require_seconds
+from pine_boost.options import Option, Options, flag_of, option_of, read_texts, require_seconds
 from pine_boost.progress import Progress
 
+_TEXTS = read_texts(Path(__file__).with_name("arguments.txt").read_text(encoding="utf-8"))
 SEARCH = tuple(entry.name for entry in fields(Options) if entry.name != "allow_overlap")
 
 
-def add_switch(parser: Any, name: str, meaning: str) -> None:
-    """Add a flag without a value."""
-    parser.add_argument(name, action="store_true", help=meaning)
+def add_arguments(parser: Any, command: str, names: str, **how: dict[str, Any]) -> None:
+    """Add arguments that are no options of a call; ``arguments.txt`` has their flags, metavars and texts.
+
+    ``how`` is what argparse must know beyond that; flags without a metavar or more to know are switches.
+    """
+    for name in names.split():
+        words, text = _TEXTS.get(f"{command}.{name}") or _TEXTS[name]
+        flags = [word for word in words.split() if word.startswith("-")]
+        told = {"dest": name} if flags else {}
+        if metavar := " ".join(words.split()[len(flags) :]):
+            told["metavar"] = metavar
+        elif name not in how:
+            told["action"] = "store_true"
+        parser.add_argument(*(flags or [name]), help=text, **told, **how.get(name, {}))
 
 
 def add_options(parser: Any, call: str, names: Iterable[str], **defaults: Any) -> None:
@@ -50,27 +62,11 @@ def add_option(parser: Any, option: Option, text: str) -> None:
     parser.add_argument(option.flag_name, **how)
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the model file and how to read it."""
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="XGBoost .json or .ubj, LightGBM .txt, CatBoost .json, or a pickle of a scikit-learn ensemble, Pipeline, "
-        "threshold or calibrated classifier.",
-    )
-
-
 def add_data(parser: argparse.ArgumentParser, call: str, names: Iterable[str]) -> Any:
     """Add the tables of a call and the options about their rows."""
     data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
     add_options(data, call, names)
     return data
-
-
-def add_test(data: Any) -> None:
-    """Add the rows on which a result is measured."""
-    data.add_argument("--test", metavar="FILE", help="Further rows on which coverage and fidelity are measured.")
-    data.add_argument("--label", metavar="COLUMN", help="Column of --test with the labels, for the accuracy.")
 
 
 def call_options(arguments: argparse.Namespace, names: Iterable[str], kept: float = 0.0) -> dict[str, Any]:

@@ -2,6 +2,16 @@
 
 Writes a folder per job, summary.csv and summary.html; a second run does only what is not done. Exit
 code 1 if a job failed, 2 if none failed but one holds no promise, 130 after Ctrl-C.
+
+Examples
+--------
+  pine-boost fleet jobs.csv -o smaller --alpha 0.1 --time-limit 60
+  pine-boost fleet models/ -o smaller --workers 4
+  pine-boost fleet jobs.csv -o smaller --method compress --fidelity 0.99 --dask tcp://scheduler:8786
+
+jobs.csv has the columns name, model, fit and cal (prune) or val (compress, accelerate); paths are relative to
+it. Further columns named after options (alpha, time_limit, ...) hold for their job. A folder has a
+folder for each job, with model.*, fit.*, cal.* or val.*.
 """
 
 from __future__ import annotations
@@ -14,14 +24,6 @@ from typing import Any
 from pine_boost.cli import INTERRUPTED, flags
 from pine_boost.options import METHODS, Option, fleet_options, option_of
 
-EXAMPLES = """examples:
-  pine-boost fleet jobs.csv -o smaller --alpha 0.1 --time-limit 60
-  pine-boost fleet models/ -o smaller --workers 4
-  pine-boost fleet jobs.csv -o smaller --method compress --fidelity 0.99 --dask tcp://scheduler:8786
-
-jobs.csv has the columns name, model, fit and cal (prune) or val (compress, accelerate); paths are relative to
-it. Further columns named after options (alpha, time_limit, ...) hold for their job. A folder has a
-folder for each job, with model.*, fit.*, cal.* or val.*."""
 _RUN = ("method", "n_jobs", "dask", "reports")
 # every option of prune, compress and accelerate that has a flag, with its entry in the table for each method
 _FOR_ALL: dict[str, dict[str, Option]] = {}
@@ -33,8 +35,7 @@ for _method in METHODS:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("jobs", metavar="JOBS", help="CSV file with a line per job, or folder with a folder per job.")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="Folder to write.")
+    flags.add_arguments(parser, "fleet", "jobs output", output={"required": True})
     flags.add_options(parser, "run_fleet", _RUN)
     group = parser.add_argument_group("options for all jobs")
     for name, options in _FOR_ALL.items():

@@ -1,6 +1,12 @@
 """``pine-boost guard``: combine a result and its original into one guarded model in a folder.
 
 The region of a certified result is the guard; with --val it is the margin of the smaller model.
+
+Examples
+--------
+  pine-boost guard pruned --original model.json -o scorer
+  pine-boost guard compressed --original model.json --val fresh.parquet --fidelity 0.999 -o scorer
+  pine-boost score scorer today.csv -o classes.csv
 """
 
 from __future__ import annotations
@@ -13,19 +19,11 @@ from typing import Any
 from pine_boost.cli import flags
 from pine_boost.cli.saved_input import read_compression, read_original
 
-EXAMPLES = """examples:
-  pine-boost guard pruned --original model.json -o scorer
-  pine-boost guard compressed --original model.json --val fresh.parquet --fidelity 0.999 -o scorer
-  pine-boost score scorer today.csv -o classes.csv"""
-
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("result", metavar="RESULT", help="Folder that prune or compress wrote.")
-    parser.add_argument("--original", metavar="MODEL", required=True, help="The original model.")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="Folder to write.")
-    flags.add_switch(parser, "--force", "Replace files of the same names in DIR (never an input).")
-    parser.add_argument("--val", metavar="FILE", help="Unseen rows for a guard by the margin of the smaller model.")
+    required = {"required": True}
+    flags.add_arguments(parser, "guard", "result original output force val", original=required, output=required)
     flags.add_options(parser, "", ["fidelity", "confidence"], fidelity=0.999)
 
 

@@ -1,4 +1,10 @@
-"""``pine-boost inspect``: show what is in a model file, and whether it is supported."""
+"""``pine-boost inspect``: show what is in a model file, and whether it is supported.
+
+Examples
+--------
+  pine-boost inspect model.json
+  pine-boost inspect model.txt --threshold 0.3 --json
+"""
 
 from __future__ import annotations
 
@@ -10,14 +16,10 @@ import numpy as np
 
 from pine_boost.cli import flags
 
-EXAMPLES = """examples:
-  pine-boost inspect model.json
-  pine-boost inspect model.txt --threshold 0.3 --json"""
-
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_model(parser)
+    flags.add_arguments(parser, "inspect", "model")
     flags.add_options(parser, "", ["threshold"])
 
 

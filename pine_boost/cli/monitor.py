@@ -1,6 +1,11 @@
 """``pine-boost monitor``: count live inputs against a region; made for cron.
 
 The state file remembers the batches, and a table is counted once. Exit code 3 means alarm.
+
+Examples
+--------
+  pine-boost monitor pruned/region.json today.parquet --state monitor.json
+  pine-boost monitor pruned monday.csv tuesday.csv --state monitor.json --page monitor.html
 """
 
 from __future__ import annotations
@@ -11,31 +16,21 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pine_boost.cli import flags
-from pine_boost.cli.saved_input import add_region, read_region
+from pine_boost.cli.saved_input import read_region
 
 ALARM = 3
-EXAMPLES = """examples:
-  pine-boost monitor pruned/region.json today.parquet --state monitor.json
-  pine-boost monitor pruned monday.csv tuesday.csv --state monitor.json --page monitor.html"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    add_region(parser, "tables")
-    parser.add_argument(
-        "data", metavar="DATA", nargs="+", help="CSV, Parquet, Feather/Arrow or .npy files, one batch each."
+    flags.add_arguments(
+        parser,
+        "monitor",
+        "region model data state level page force",
+        data={"nargs": "+"},
+        state={"required": True},
+        level={"type": float, "default": 0.05},
     )
-    parser.add_argument(
-        "--state", required=True, metavar="FILE", help="File with the counts so far; made if it does not exist."
-    )
-    parser.add_argument(
-        "--level",
-        type=float,
-        default=0.05,
-        help="Probability that a false alarm is ever raised, for a new state (default: 0.05).",
-    )
-    parser.add_argument("--page", metavar="FILE.html", help="HTML page to write.")
-    flags.add_switch(parser, "--force", "Replace the file of --page, whatever it holds.")
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -9,23 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli.flags import add_switch
 from pine_boost.errors import OutputError, PineBoostError
 
 _LONGEST_REPORT = 30.0
-
-
-def add_output(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the output folder and what may be replaced in it."""
-    parser.add_argument("-o", "--output", metavar="DIR", default=default, help=f"Folder to write (default: {default}).")
-    add_switch(parser, "--force", "Replace files in DIR even if they are not an earlier result (never an input).")
-    add_switch(parser, "--no-report", "Do not write report.html.")
-
-
-def add_target(parser: argparse.ArgumentParser, metavar: str, what: str, required: bool = True) -> None:
-    """Add the output of a command that writes one thing."""
-    parser.add_argument("-o", "--output", required=required, metavar=metavar, help=what)
-    add_switch(parser, "--force", f"Replace {metavar} if it exists.")
 
 
 def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:

@@ -1,4 +1,11 @@
-"""``pine-boost parity``: compare two models on a table. Exit code 0 if ``--fidelity`` is reached, 2 if not."""
+"""``pine-boost parity``: compare two models on a table. Exit code 0 if ``--fidelity`` is reached, 2 if not.
+
+Examples
+--------
+  pine-boost parity old.json new.json holdout.csv --fidelity 0.999
+  pine-boost parity model.json scorer holdout.csv --label target -o comparison.html
+  pine-boost parity old.pkl new.pkl holdout.parquet --trust-pickle --segments region --json
+"""
 
 from __future__ import annotations
 
@@ -6,28 +13,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import flags, output
+from pine_boost.cli import flags
 
-EXAMPLES = """examples:
-  pine-boost parity old.json new.json holdout.csv --fidelity 0.999
-  pine-boost parity model.json scorer holdout.csv --label target -o comparison.html
-  pine-boost parity old.pkl new.pkl holdout.parquet --trust-pickle --segments region --json"""
 _OPTIONS = ("confidence", "tolerance", "segments", "threshold")
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    for name, which in (("a", "First"), ("b", "Second")):
-        parser.add_argument(
-            name,
-            metavar=name.upper(),
-            help=f"{which} model: a model file, or a folder of prune, compress or accelerate.",
-        )
-    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy file.")
-    parser.add_argument(
-        "--label", metavar="COLUMN", help="Column of the data with the labels, for the accuracy of both."
-    )
-    output.add_target(parser, "PAGE", "HTML page to write.", required=False)
+    flags.add_arguments(parser, "parity", "a b data label output force")
     flags.add_options(parser, "compare_models", ("fidelity", *_OPTIONS))
 
 

@@ -1,4 +1,12 @@
-"""``pine-boost prune``: prune a model and write it with its certificate, region and report."""
+r"""``pine-boost prune``: prune a model and write it with its certificate, region and report.
+
+Examples
+--------
+  pine-boost prune model.json --fit train.csv --cal holdout.csv -o pruned
+  pine-boost prune model.txt --fit train.parquet --cal cal.parquet --alpha 0.2 --time-limit 60
+  pine-boost prune forest.joblib --trust-pickle --fit train.csv --cal cal.csv --test test.csv \
+      --label target --json
+"""
 
 from __future__ import annotations
 
@@ -10,19 +18,14 @@ from typing import Any
 from pine_boost.cli import INTERRUPTED, flags, output
 from pine_boost.model.digits import percent_down, percent_up
 
-EXAMPLES = """examples:
-  pine-boost prune model.json --fit train.csv --cal holdout.csv -o pruned
-  pine-boost prune model.txt --fit train.parquet --cal cal.parquet --alpha 0.2 --time-limit 60
-  pine-boost prune forest.joblib --trust-pickle --fit train.csv --cal cal.csv --test test.csv \\
-      --label target --json"""
 ROWS = ("X_fit", "X_cal", "allow_overlap", "spent")
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_model(parser)
-    flags.add_test(flags.add_data(parser, "prune_booster", ROWS))
-    output.add_output(parser, "pruned")
+    flags.add_arguments(parser, "prune", "model")
+    flags.add_arguments(flags.add_data(parser, "prune_booster", ROWS), "test", "test label")
+    flags.add_arguments(parser, "result", "output force no_report", output={"default": "pruned"})
     flags.add_options(parser.add_argument_group("search"), "prune_booster", flags.SEARCH)
 
 

@@ -1,4 +1,12 @@
-"""``pine-boost report``: write the HTML report of a saved result again."""
+"""``pine-boost report``: write the HTML report of a saved result again.
+
+Examples
+--------
+  pine-boost report pruned
+  pine-boost report pruned --original model.json --data test.csv
+  pine-boost report compressed --original model.json --data holdout.csv
+  pine-boost report scorer --original model.json
+"""
 
 from __future__ import annotations
 
@@ -11,21 +19,10 @@ from typing import Any
 from pine_boost.cli import flags
 from pine_boost.cli.saved_input import read_compression, read_original, read_prepared
 
-EXAMPLES = """examples:
-  pine-boost report pruned
-  pine-boost report pruned --original model.json --data test.csv
-  pine-boost report compressed --original model.json --data holdout.csv
-  pine-boost report scorer --original model.json"""
-
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("folder", metavar="DIR", help="Folder that prune, sweep, compress or accelerate wrote.")
-    parser.add_argument("--original", metavar="MODEL", help="The original model.")
-    parser.add_argument(
-        "--data", metavar="FILE", help="Rows for coverage and speed; for a compression its validation rows."
-    )
-    parser.add_argument("--label", metavar="COLUMN", help="Column of the data to leave out.")
+    flags.add_arguments(parser, "report", "folder original data label")
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -71,16 +71,6 @@ class NamedRegion:
         return read_prepared(path, self.given, self.region.schema)
 
 
-def add_region(parser: argparse.ArgumentParser, tables: str) -> None:
-    """Add the region and the original model."""
-    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote.")
-    parser.add_argument(
-        "--model",
-        help="The original model, needed with indifference and for a Pipeline, whose first steps prepare the "
-        f"{tables}.",
-    )
-
-
 def read_region(arguments: argparse.Namespace) -> NamedRegion:
     """The region of REGION and the original of --model; raises if they do not belong together."""
     from pine_boost.certificate.certificate import Certificate

@@ -1,4 +1,10 @@
-"""``pine-boost score``: predict the classes of a table with a scorer or a guarded model."""
+"""``pine-boost score``: predict the classes of a table with a scorer or a guarded model.
+
+Examples
+--------
+  pine-boost score scorer today.csv -o classes.csv
+  pine-boost score scorer today.parquet --json
+"""
 
 from __future__ import annotations
 
@@ -11,21 +17,11 @@ from typing import Any
 from pine_boost.cli import flags
 from pine_boost.scoring.fast_scorer import FastScorer
 
-EXAMPLES = """examples:
-  pine-boost score scorer today.csv -o classes.csv
-  pine-boost score scorer today.parquet --json"""
-
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("folder", metavar="DIR", help="Folder that accelerate or guard wrote.")
-    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy file.")
-    parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write.")
-    flags.add_switch(parser, "--force", "Replace FILE, whatever it holds.")
-    parser.add_argument(
-        "--backend", default="kernel", choices=("kernel", "native"), help="Engine of a guarded model (default: kernel)."
-    )
-    flags.add_switch(parser, "--proba", "Write the probabilities of the original model too.")
+    backend = {"default": "kernel", "choices": ("kernel", "native")}
+    flags.add_arguments(parser, "score", "folder data output force backend proba", backend=backend)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,10 @@
-"""``pine-boost simplify``: write the same model with fewer nodes, in the same format."""
+"""``pine-boost simplify``: write the same model with fewer nodes, in the same format.
+
+Examples
+--------
+  pine-boost simplify model.json -o smaller.json
+  pine-boost simplify model.txt -o smaller.txt --fold-constants --json
+"""
 
 from __future__ import annotations
 
@@ -6,18 +12,13 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
-from pine_boost.cli import flags, output
+from pine_boost.cli import flags
 from pine_boost.errors import InvalidInputError
-
-EXAMPLES = """examples:
-  pine-boost simplify model.json -o smaller.json
-  pine-boost simplify model.txt -o smaller.txt --fold-constants --json"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_model(parser)
-    output.add_target(parser, "FILE", "The model file to write.")
+    flags.add_arguments(parser, "simplify", "model output force", output={"required": True})
     flags.add_options(parser, "simplify", ["fold_constants"])
 
 

@@ -1,4 +1,10 @@
-"""``pine-boost survey``: show which smaller models are achievable, with which promise."""
+"""``pine-boost survey``: show which smaller models are achievable, with which promise.
+
+Examples
+--------
+  pine-boost survey model.json --fit train.csv --look some_holdout.csv
+  pine-boost survey model.txt --fit train.csv --look look.csv --time-limit 300 -o survey.json
+"""
 
 from __future__ import annotations
 
@@ -7,19 +13,16 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from pine_boost.cli import flags, output
+from pine_boost.cli import flags
 
-EXAMPLES = """examples:
-  pine-boost survey model.json --fit train.csv --look some_holdout.csv
-  pine-boost survey model.txt --fit train.csv --look look.csv --time-limit 300 -o survey.json"""
 _OPTIONS = ("tolerance", "threshold", "time_limit", "random_state")
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_model(parser)
+    flags.add_arguments(parser, "survey", "model")
     flags.add_data(parser, "survey", ("X_fit", "X_look"))
-    output.add_target(parser, "FILE.json", "File to write the survey to.", required=False)
+    flags.add_arguments(parser, "survey", "output force")
     flags.add_options(parser, "survey", _OPTIONS)
 
 

@@ -1,4 +1,10 @@
-"""``pine-boost sweep``: prune one model for many alphas and write a folder for each."""
+"""``pine-boost sweep``: prune one model for many alphas and write a folder for each.
+
+Examples
+--------
+  pine-boost sweep model.json --fit train.csv --cal holdout.csv -o tradeoff
+  pine-boost sweep model.json --fit train.csv --cal holdout.csv --alphas 0.05,0.1,0.2 --json
+"""
 
 from __future__ import annotations
 
@@ -11,17 +17,14 @@ from pine_boost.cli.prune import ROWS, exit_code
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import exactly
 
-EXAMPLES = """examples:
-  pine-boost sweep model.json --fit train.csv --cal holdout.csv -o tradeoff
-  pine-boost sweep model.json --fit train.csv --cal holdout.csv --alphas 0.05,0.1,0.2 --json"""
 _SEARCH = ("alphas", *(name for name in flags.SEARCH if name != "alpha"))
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_model(parser)
-    flags.add_test(flags.add_data(parser, "sweep", ROWS))
-    output.add_output(parser, "sweep")
+    flags.add_arguments(parser, "sweep", "model")
+    flags.add_arguments(flags.add_data(parser, "sweep", ROWS), "test", "test label")
+    flags.add_arguments(parser, "result", "output force no_report", output={"default": "sweep"})
     flags.add_options(parser.add_argument_group("search"), "sweep", _SEARCH)
 
 

@@ -1,9 +1,17 @@
-"""``pine-boost verify``: prove a certificate again from the files alone.
+r"""``pine-boost verify``: prove a certificate again from the files alone.
 
 Exit code 0: everything in the certificate was proved again. 2: the budget ran out before. 1: a
 counterexample was found, or the files do not belong together. A folder of a sweep is verified alpha
 by alpha within one time limit; for a compression the changed rows are counted again. Of a guarded model the
 certificate in its folder is proved again, or its margin measured again on the validation rows.
+
+Examples
+--------
+  pine-boost verify model.json pruned            (a folder that prune or sweep wrote)
+  pine-boost verify model.json scorer            (a folder that accelerate or guard wrote)
+  pine-boost verify model.json pruned --fit train.csv --cal holdout.csv
+  pine-boost verify model.json pruned/model.json --certificate pruned/certificate.json \
+      --region pruned/region.json --time-limit 300
 """
 
 from __future__ import annotations
@@ -21,12 +29,6 @@ if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
     from pine_boost.serving.guards import GuardedParts
 
-EXAMPLES = """examples:
-  pine-boost verify model.json pruned            (a folder that prune or sweep wrote)
-  pine-boost verify model.json scorer            (a folder that accelerate or guard wrote)
-  pine-boost verify model.json pruned --fit train.csv --cal holdout.csv
-  pine-boost verify model.json pruned/model.json --certificate pruned/certificate.json \\
-      --region pruned/region.json --time-limit 300"""
 _CODES = {True: 0, False: 1, None: 2}
 _DEFAULTS = {"n_jobs": 1, "record": False}  # of the others None
 _SEARCH = ("fit", "cal", "time_limit", "n_jobs")
@@ -42,29 +44,10 @@ _ACCEPTED = {
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("original", metavar="ORIGINAL", help="Model file before pruning.")
-    parser.add_argument("pruned", metavar="PRUNED", help="Pruned model file, its folder, or the folder of a scorer.")
-    parser.add_argument("--certificate", metavar="FILE", help="Certificate (default: certificate.json beside PRUNED).")
-    parser.add_argument("--region", metavar="FILE", help="Region (default: region.json beside PRUNED).")
-    parser.add_argument("--fit", metavar="FILE", help="Rows on which the score was fitted, together with --cal.")
-    parser.add_argument(
-        "--cal",
-        metavar="FILE",
-        help="Rows of the calibration; with --fit, the region and tau are computed again and need no trust.",
-    )
-    parser.add_argument(
-        "--val", metavar="FILE", help="Validation rows of a compression or a scorer, which are counted again."
-    )
-    parser.add_argument(
-        "--label", metavar="COLUMN", help="Column of --val with the labels, for a promise about a loss."
-    )
-    parser.add_argument(
-        "--time-limit", type=float, metavar="SECONDS", help="Seconds after which to stop and list what is open."
-    )
+    names = "original pruned certificate region fit cal val label time_limit"
+    flags.add_arguments(parser, "verify", names, time_limit={"type": float})
     flags.add_options(parser, "", ["n_jobs"])
-    flags.add_switch(
-        parser, "--record", "Write the new proofs into the certificate if every question was proved twice."
-    )
+    flags.add_arguments(parser, "verify", "record")
 
 
 def main(arguments: argparse.Namespace) -> int:
