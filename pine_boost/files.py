@@ -126,6 +126,13 @@ def write_file(path: Path, contents: bytes) -> None:
         raise
 
 
+def save_file(path: str | os.PathLike[str], contents: bytes) -> None:
+    """Write a file like `write_file`; a system error becomes one line that says what could not be written."""
+    path = Path(path)
+    with clear_errors(path):
+        write_file(path, contents)
+
+
 @contextmanager
 def clear_errors(target: Path) -> Iterator[None]:
     """Turn system errors into one line that says what could not be written, and why."""

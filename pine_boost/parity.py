@@ -24,7 +24,7 @@ from pine_boost.compression.goal import Answers, differ
 from pine_boost.compression.reading import count_segments
 from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
-from pine_boost.files import clear_errors, require_free_file, write_file
+from pine_boost.files import require_free_file, save_file
 from pine_boost.kernels.numpy_twin import apply_link
 from pine_boost.model.digits import decimals_down, percent_down, percent_up
 from pine_boost.model.forest import BoolArray, FloatArray, Model
@@ -191,8 +191,7 @@ class ModelComparison:
             },
             worst=[(w.row, w.a, w.b, "" if w.difference is None else f"{w.difference:.4g}") for w in self.worst],
         )
-        with clear_errors(target):
-            write_file(target, page.encode())
+        save_file(target, page.encode())
         return target
 
 

@@ -26,7 +26,7 @@ from pine_boost.compression.record import WORK
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import choose, validate
 from pine_boost.errors import PineBoostError
-from pine_boost.files import clear_errors, path_of, write_file
+from pine_boost.files import path_of, save_file
 from pine_boost.json_fields import write_document
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, work_of
@@ -518,8 +518,7 @@ class Survey:
         fields = {"offers": self.table(), "seconds": self.seconds, "hashes": [int(value) for value in self.hashes]}
         document = write_document(fields, SURVEY_FORMAT)
         path = path_of(path, "file")
-        with clear_errors(path):
-            write_file(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+        save_file(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
         return path
 
 

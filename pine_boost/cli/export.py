@@ -42,14 +42,14 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Convert and write."""
-    from pine_boost.files import clear_errors, require_free_file, write_file
+    from pine_boost.files import require_free_file, save_file
     from pine_boost.parsers import read_model
     from pine_boost.scoring.scorer_folder import MANIFEST
 
     if arguments.target != "sql" and (arguments.table is not None or arguments.keep):
         raise InvalidInputError(f"--table and --keep belong to --to sql, not to --to {arguments.target}.")
     target = Path(arguments.output)
-    inputs = [path for path in (arguments.model, arguments.data) if path is not None and not Path(path).is_dir()]
+    inputs = [path for path in (arguments.model, arguments.data) if path is not None]
     for path in (target, *([_beside(target)] if arguments.codes else [])):
         require_free_file(path, inputs=inputs, overwrite=arguments.force)
     if arguments.target == "c":
@@ -59,12 +59,10 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         model = read_model(arguments.model, trust_pickle=arguments.trust_pickle, decision="value")
         contents, known = _contents(arguments, model), model.forest
-    with clear_errors(target):
-        write_file(target, contents)
-        if arguments.codes:
-            write_file(_beside(target), _categories(known))
+    save_file(target, contents)
     said = f"Written to {target} ({len(contents)} bytes)"
     if arguments.codes:
+        save_file(_beside(target), _categories(known))
         said += f"\nA code is the position of the value in its list in {_beside(target)} (NaN for unknown values)"
     flags.answer(arguments, {"output": str(target), "to": arguments.target, "bytes": len(contents)}, said)
     return 0

@@ -33,7 +33,8 @@ def add_arguments(parser: Any, command: str, names: str, **how: dict[str, Any]) 
             told["metavar"] = metavar
         elif name not in how:
             told["action"] = "store_true"
-        parser.add_argument(*(flags or [name]), help=text, **told, **how.get(name, {}))
+        known = how.get(name, {})
+        parser.add_argument(*(flags or [name]), help=text.format(**known), **told, **known)
 
 
 def add_options(parser: Any, call: str, names: Iterable[str], **defaults: Any) -> None:

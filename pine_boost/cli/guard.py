@@ -14,10 +14,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from pine_boost.cli import flags
-from pine_boost.cli.saved_input import read_compression, read_original
+from pine_boost.cli.saved_input import read_result
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +32,11 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.scoring.scorer_folder import MANIFEST
     from pine_boost.serving.guarded import GuardedModel
 
-    given, result = _read_result(arguments)
+    given, result = read_result(arguments, Path(arguments.result))
     rows = None if arguments.val is None else flags.read_data(arguments.val, given).X
-    guarded = GuardedModel(result, rows, fidelity=arguments.fidelity, confidence=arguments.confidence)
+    guarded = GuardedModel(
+        given.wrapper.rewrap(result), rows, fidelity=arguments.fidelity, confidence=arguments.confidence
+    )
     names = [f"{role}.{Path(arguments.original).suffix[1:]}" for role in ("original", "pruned")]
     require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
     folder = guarded.save(arguments.output, overwrite=arguments.force)
@@ -48,20 +49,3 @@ def main(arguments: argparse.Namespace) -> int:
     lines.append(f"Written to {folder}: {', '.join(files)}")
     flags.answer(arguments, document | {"files": files}, "\n".join(lines))
     return 0
-
-
-def _read_result(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    """The original, and the result with it."""
-    from pine_boost.compression.record import RECORD
-
-    folder = Path(arguments.result)
-    if (folder / RECORD).is_file():
-        given, result = read_compression(arguments, folder)
-        return given, given.wrapper.rewrap(result)
-    from pine_boost.certificate.saved import read_saved
-    from pine_boost.result import PruneResult
-
-    stated = read_saved(folder).certificate
-    given = read_original(arguments, arguments.original, stated.thresholds, stated.original_digest)
-    proved = PruneResult.load(folder, given.wrapper.inner, trust_pickle=arguments.trust_pickle)
-    return given, given.wrapper.rewrap(proved)

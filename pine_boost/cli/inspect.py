@@ -52,7 +52,7 @@ def describe(parsed: Any, size: int) -> dict[str, Any]:
         "trees": forest.n_trees,
         "rounds": int(forest.tree_round.max()) + 1,
         "leaves": forest.n_leaves,
-        "most_leaves_of_a_tree": _most_leaves(forest),
+        "most_leaves_of_a_tree": int(np.bincount(forest.node_tree[forest.kind == SplitKind.LEAF]).max()),
         "features": forest.n_features,
         "features_used": len(used),
         "categorical_features": len(categorical),
@@ -63,12 +63,6 @@ def describe(parsed: Any, size: int) -> dict[str, Any]:
         "distinct_inputs_log10": float(np.sum(np.log10(space.n_states))),
         "file_bytes": size,
     }
-
-
-def _most_leaves(forest: Any) -> int:
-    from pine_boost.model.rules import SplitKind
-
-    return int(np.bincount(forest.node_tree[forest.kind == SplitKind.LEAF]).max())
 
 
 def _words(value: Any) -> str:

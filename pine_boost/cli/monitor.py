@@ -35,7 +35,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Count the tables and print the status."""
-    from pine_boost.files import clear_errors, file_digest, require_free_file, write_file
+    from pine_boost.files import file_digest, require_free_file, save_file
     from pine_boost.monitoring.page import BEGINNING, write_page
     from pine_boost.monitoring.region_monitor import load_state, watch
 
@@ -52,8 +52,6 @@ def main(arguments: argparse.Namespace) -> int:
             region, rows, state, model=named.model, name=Path(data).name, digest=digest, level=arguments.level
         )
     if arguments.page is not None:
-        page = write_page(load_state(state, region))
-        with clear_errors(Path(arguments.page)):
-            write_file(Path(arguments.page), page.encode())
+        save_file(arguments.page, write_page(load_state(state, region)).encode())
     flags.answer(arguments, {**asdict(status), "alarm": status.alarm}, status)
     return ALARM if status.alarm else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,31 +70,23 @@ def seconds_for_report(arguments: argparse.Namespace) -> float:
     return _LONGEST_REPORT if limit is None else min(_LONGEST_REPORT, 0.1 * float(limit))
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The evaluation on --test and the prepared rows, or the error."""
-
-    evaluation: Any = None
-    rows: Any = None
-    failed: Exception | None = None
-
-    def require(self, folder: Path) -> None:
-        """Raise if the evaluation failed; the result has been written and printed by then."""
-        if self.failed is not None:
-            raise PineBoostError(
-                f"Only the evaluation on --test failed ({type(self.failed).__name__}: {self.failed}); the result in "
-                f"{folder} is valid without it."
-            ) from self.failed
-
-
-def measure(result: Any, given: Any, test: Any) -> Measured:
-    """Evaluate a result on the rows of --test; an error is kept for later."""
+def measure(result: Any, given: Any, test: Any) -> tuple[Any, Any, Exception | None]:
+    """The evaluation on --test and the prepared rows, or None for both; an error is kept for `require_measured`."""
     if test is None:
-        return Measured()
+        return None, None, None
     try:
-        return Measured(result.evaluate(test.X, test.y), given.wrapper.rows(test.X))
+        return result.evaluate(test.X, test.y), given.wrapper.rows(test.X), None
     except Exception as error:  # the result is valid whatever these rows are
-        return Measured(failed=error)
+        return None, None, error
+
+
+def require_measured(failed: Exception | None, folder: Path) -> None:
+    """Raise if the evaluation failed; the result has been written and printed by then."""
+    if failed is not None:
+        raise PineBoostError(
+            f"Only the evaluation on --test failed ({type(failed).__name__}: {failed}); the result in {folder} is "
+            "valid without it."
+        ) from failed
 
 
 def write_report(
@@ -107,7 +98,7 @@ def write_report(
     """
     from pine_boost.budget import Budget
     from pine_boost.certificate.saved import REPORT
-    from pine_boost.files import clear_errors, write_file
+    from pine_boost.files import save_file
     from pine_boost.progress import Progress
     from pine_boost.report.prune_report import render_report
 
@@ -117,8 +108,7 @@ def write_report(
         with Progress() as progress:
             budget = Budget.of(seconds_for_report(arguments) / parts, callback=lambda step: progress.say(step.phase))
             page = render_report(getattr(result, "inner", result), X, curve, budget)  # it is about the ensemble
-        with clear_errors(folder / REPORT):
-            write_file(folder / REPORT, page.encode())
+        save_file(folder / REPORT, page.encode())
     except PineBoostError as error:
         print(f"pine-boost: warning: no report was written: {error}", file=sys.stderr)
         return []

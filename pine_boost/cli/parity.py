@@ -10,7 +10,6 @@ Examples
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import flags
@@ -29,9 +28,9 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.files import require_free_file
     from pine_boost.parity import compare_answers, open_predictor, segment_column
 
-    inputs = [path for path in (arguments.a, arguments.b, arguments.data) if not Path(path).is_dir()]
     if arguments.output is not None:
-        require_free_file(Path(arguments.output), inputs=inputs, overwrite=arguments.force)
+        inputs = (arguments.a, arguments.b, arguments.data)
+        require_free_file(arguments.output, inputs=inputs, overwrite=arguments.force)
     threshold = flags.thresholds(arguments)
     before, after = (
         open_predictor(path, threshold=threshold, trust_pickle=arguments.trust_pickle)

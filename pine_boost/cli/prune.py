@@ -44,14 +44,13 @@ def main(arguments: argparse.Namespace) -> int:
         result = prune_booster(given.source, X_fit, X_cal, callback=progress, **options)
     files = result.files()
     folder = output.write_results(arguments, files)
-    measured = output.measure(result, given, test)
-    evaluation = measured.evaluation
-    written = [*files, *output.write_report(arguments, result, folder, measured.rows)]
+    evaluation, rows, failed = output.measure(result, given, test)
+    written = [*files, *output.write_report(arguments, result, folder, rows)]
     tested = [] if evaluation is None else [evaluated(evaluation)]
     lines = [summary(result), *tested, f"Written to {folder}: {', '.join(sorted(written))}"]
     flags.answer(arguments, describe(result, folder, evaluation), "\n".join(lines))
     code = exit_code(result)
-    measured.require(folder)
+    output.require_measured(failed, folder)
     return code
 
 

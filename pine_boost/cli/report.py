@@ -11,13 +11,12 @@ Examples
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import flags
-from pine_boost.cli.saved_input import read_compression, read_original, read_prepared
+from pine_boost.cli.saved_input import read_original, read_prepared, read_result
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -27,54 +26,37 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Render and replace report.html."""
-    from pine_boost.certificate.saved import REPORT, result_folders
-    from pine_boost.compression.record import RECORD
-    from pine_boost.files import clear_errors, write_file
+    from pine_boost.certificate.saved import COMPRESSION, REPORT, result_folders
+    from pine_boost.files import save_file
     from pine_boost.scoring.scorer_folder import MANIFEST
 
-    render: Callable[[argparse.Namespace, Path], str] = _pruning
-    if (Path(arguments.folder) / RECORD).is_file():
-        render = _compression
-    elif (Path(arguments.folder) / MANIFEST).is_file():
-        render = _acceleration
     written = []
-    for folder in result_folders(arguments.folder) if render is _pruning else [Path(arguments.folder)]:
-        page = render(arguments, folder)
-        path = folder / REPORT
-        with clear_errors(path):
-            write_file(path, page.encode())
-        written.append(str(path))
+    for folder in result_folders(arguments.folder):
+        is_scorer = (folder / MANIFEST).is_file() and not (folder / COMPRESSION).is_file()
+        page = _acceleration(arguments, folder) if is_scorer else _result(arguments, folder)
+        save_file(folder / REPORT, page.encode())
+        written.append(str(folder / REPORT))
     document = {"report": written[0] if len(written) == 1 else written}
     flags.answer(arguments, document, "\n".join(f"Written to {path}" for path in written))
     return 0
 
 
-def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
-    from pine_boost.certificate.saved import SWEEP_JSON, read_saved, read_table
+def _result(arguments: argparse.Namespace, folder: Path) -> str:
+    """The page of a pruning or a compression."""
+    from pine_boost.certificate.saved import SWEEP_JSON, read_table
+    from pine_boost.report.compression_report import render_compression
     from pine_boost.report.prune_report import render_report
     from pine_boost.result import PruneResult
-
-    saved = read_saved(folder)
-    stated = saved.certificate
-    given = read_original(arguments, arguments.original, stated.thresholds, stated.original_digest)
-    X = _rows(arguments, given, saved.region.schema)
-    beside = folder.resolve().parent / SWEEP_JSON  # the folder may belong to a sweep
-    curve = read_table(beside) if beside.is_file() else []
-    original = None if given is None else given.wrapper.inner
-    result = PruneResult.load(folder, original, trust_pickle=arguments.trust_pickle)
-    return render_report(result, X, curve)
-
-
-def _compression(arguments: argparse.Namespace, folder: Path) -> str:
-    from pine_boost.report.compression_report import render_compression
     from pine_boost.tables.schema import schema_of
 
-    given, result = read_compression(arguments, folder)
-    return render_compression(result, _rows(arguments, given, schema_of(result.compressed.forest)))
-
-
-def _rows(arguments: argparse.Namespace, given: Any, schema: Any) -> Any:
-    return None if arguments.data is None else read_prepared(arguments.data, given, schema, arguments.label)
+    given, result = read_result(arguments, folder)
+    is_proof = isinstance(result, PruneResult)
+    schema = result.region.schema if is_proof else schema_of(result.compressed.forest)
+    X = None if arguments.data is None else read_prepared(arguments.data, given, schema, arguments.label)
+    if not is_proof:
+        return render_compression(result, X)
+    beside = folder.resolve().parent / SWEEP_JSON  # the folder may belong to a sweep
+    return render_report(result, X, read_table(beside) if beside.is_file() else [])
 
 
 def _acceleration(arguments: argparse.Namespace, folder: Path) -> str:

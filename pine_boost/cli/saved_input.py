@@ -41,16 +41,23 @@ def read_prepared(path: str, given: Any, schema: Any, label: str | None = None) 
     return X if given is None else given.wrapper.rows(X)
 
 
-def read_compression(arguments: argparse.Namespace, folder: Path) -> tuple[Any, Any]:
-    """The original of a compression, or None, and the result with it."""
+def read_result(arguments: argparse.Namespace, folder: Path) -> tuple[Any, Any]:
+    """The original of a folder that prune or compress wrote, or None, and the result with it."""
+    from pine_boost.certificate.saved import COMPRESSION, read_saved
     from pine_boost.compression.compress_result import CompressResult
+    from pine_boost.result import PruneResult
 
-    result = CompressResult.load(folder, trust_pickle=arguments.trust_pickle)
-    record = result.record
-    otherwise = f"{arguments.original} is not the model that was compressed."
-    stated = (record.thresholds, record.original_digest)
-    given = read_original(arguments, arguments.original, *stated, "value", otherwise)
-    return given, result if given is None else replace(result, original=given.parsed)
+    trust = arguments.trust_pickle
+    if (folder / COMPRESSION).is_file():
+        result = CompressResult.load(folder, trust_pickle=trust)
+        record = result.record
+        otherwise = f"{arguments.original} is not the model that was compressed."
+        stated = (record.thresholds, record.original_digest)
+        given = read_original(arguments, arguments.original, *stated, "value", otherwise)
+        return given, result if given is None else replace(result, original=given.parsed)
+    certificate = read_saved(folder).certificate
+    given = read_original(arguments, arguments.original, certificate.thresholds, certificate.original_digest)
+    return given, PruneResult.load(folder, None if given is None else given.wrapper.inner, trust_pickle=trust)
 
 
 @dataclass(frozen=True, eq=False)

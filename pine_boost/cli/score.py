@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import flags
@@ -26,7 +25,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Score, write and print the counts."""
-    from pine_boost.files import clear_errors, require_free_file, write_file
+    from pine_boost.files import require_free_file, save_file
     from pine_boost.pipelines.given import read_raw_rows
     from pine_boost.scoring.scorer_folder import read_manifest
     from pine_boost.serving.folder import load_scorer
@@ -55,9 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
         found = scorer.predict_proba(rows, exact=True)
         columns |= {f"p_{label}": found[:, k].tolist() for k, label in enumerate(parts.classes)}
     if arguments.output is not None:
-        target = Path(arguments.output)
-        with clear_errors(target):
-            write_file(target, _csv(list(columns), list(zip(*columns.values(), strict=True))))
+        save_file(arguments.output, _csv(list(columns), list(zip(*columns.values(), strict=True))))
     flags.answer(arguments, {**facts, **columns}, f"{said}\n{manifest['claim']}")
     return 0
 

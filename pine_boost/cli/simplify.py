@@ -24,7 +24,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Simplify and write."""
-    from pine_boost.files import clear_errors, require_free_file, write_file
+    from pine_boost.files import require_free_file, save_file
     from pine_boost.parsers import open_pickle, pickled
     from pine_boost.simplification import simplify
 
@@ -34,8 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     model = open_pickle(arguments.model, arguments.trust_pickle)  # with its layers, if it has any
     result = simplify(model, fold_constants=arguments.fold_constants)
     contents = result.model if isinstance(result.model, bytes) else pickled(result.model)
-    with clear_errors(target):
-        write_file(target, contents)
+    save_file(target, contents)
     size = source.stat().st_size
     names = {entry.name for entry in fields(result)} - {"model", "original", "simplified"}
     facts = {name: getattr(result, name) for name in sorted(names)}

@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "spent"), report_seconds)
         swept = sweep(given.source, X_fit, X_cal, callback=progress, **options)
     rows = swept.table()
-    X_test, measured = _measure(swept, given, test, rows)
+    X_test, failed = _measure(swept, given, test, rows)
     folder = _write(arguments, swept, rows)
     for result in swept:
         output.write_report(arguments, result, folder / _place(result), X_test, rows, len(swept))
@@ -57,24 +57,22 @@ def main(arguments: argparse.Namespace) -> int:
     if missing:
         listed = ", ".join(map(exactly, missing))
         print(f"pine-boost: no result for alpha {listed}; run the same command again", file=sys.stderr)
-    measured.require(folder)
+    output.require_measured(failed, folder)
     return code
 
 
-def _measure(swept: Any, given: Any, test: Any, rows: list[dict[str, Any]]) -> tuple[Any, output.Measured]:
+def _measure(swept: Any, given: Any, test: Any, rows: list[dict[str, Any]]) -> tuple[Any, Exception | None]:
     """Add fidelity and coverage to the rows, all or none; the test rows, and what failed."""
-    measured = output.Measured()
-    columns = []
+    columns, X_test = [], None
     for result in swept:
-        measured = output.measure(result, given, test)
-        if measured.failed is not None:
-            return None, measured
-        if test is not None:
-            e = measured.evaluation
-            columns.append({"fidelity": e.fidelity, "coverage": e.coverage.share})
+        evaluation, X_test, failed = output.measure(result, given, test)
+        if failed is not None:
+            return None, failed
+        if evaluation is not None:
+            columns.append({"fidelity": evaluation.fidelity, "coverage": evaluation.coverage.share})
     for row, more in zip(rows, columns, strict=False):
         row.update(more)
-    return measured.rows, measured
+    return X_test, None
 
 
 def _read_grid(text: str | None) -> list[float] | None:

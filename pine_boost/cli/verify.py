@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from pine_boost.cli import flags
 from pine_boost.cli.saved_input import read_original
+from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.options import flag_of
 
 if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
@@ -40,6 +42,7 @@ _ACCEPTED = {
     "a scorer": ("val",),
     "a compression": ("val", "label"),
 }
+_ABOUT_ROWS = {"a margin guard": "is guarded by a margin", "a compression": "holds a compression"}
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -52,23 +55,21 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prove again and print the verdict."""
-    from pine_boost.certificate.saved import result_folders
+    from pine_boost.certificate.saved import COMPRESSION, result_folders
     from pine_boost.options import require_seconds
     from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
     from pine_boost.serving.folder import read_guarded
 
     require_seconds(arguments.time_limit, "time_limit")
     given = Path(arguments.pruned)
-    if (given if given.is_dir() else given.parent).joinpath("compression.json").is_file():
-        _refuse_others(arguments, "a compression")
+    if (given if given.is_dir() else given.parent).joinpath(COMPRESSION).is_file():
         return _recount(arguments, given)
     places, guarded = result_folders(given) if given.is_dir() else (given,), None
     if given.joinpath(MANIFEST).is_file():
         manifest = read_manifest(given)
         if "guard" not in manifest:
-            _refuse_others(arguments, "a scorer")
-            return _verify_scorer(arguments)
-        _refuse_others(arguments, _BY_REGION if manifest["guard"] is None else "a margin guard")
+            return _verify_scorer(arguments, manifest)
+        _require_flags(arguments, _BY_REGION if manifest["guard"] is None else "a margin guard")
         guarded = read_guarded(given, trust_pickle=arguments.trust_pickle)
         if guarded.margin is not None:
             return _measure_again(arguments, guarded)
@@ -91,33 +92,28 @@ def main(arguments: argparse.Namespace) -> int:
     return 1 if 1 in codes else max(codes)
 
 
-def _refuse_others(arguments: argparse.Namespace, kind: str) -> None:
-    """Refuse the flags that say nothing about a result of this kind."""
-    from pine_boost.errors import InvalidInputError
-
+def _require_flags(arguments: argparse.Namespace, kind: str) -> None:
+    """Refuse the flags that say nothing about a result of this kind, and a promise about rows without them."""
     names = dict.fromkeys(name for accepted in _ACCEPTED.values() for name in accepted)
     others = [n for n in names if n not in _ACCEPTED[kind] and getattr(arguments, n) != _DEFAULTS.get(n)]
     if others:
         taken, wrong = (
-            ", ".join("--jobs" if name == "n_jobs" else f"--{name.replace('_', '-')}" for name in among)
-            for among in (_ACCEPTED[kind], others)
+            ", ".join(flag_of(name) or f"--{name}" for name in among) for among in (_ACCEPTED[kind], others)
         )
         raise InvalidInputError(f"{arguments.pruned}: verify takes {taken} for {kind}; leave out {wrong}.")
+    if kind in _ABOUT_ROWS and arguments.val is None:
+        raise InvalidInputError(
+            f"{arguments.pruned} {_ABOUT_ROWS[kind]}, whose promise is about its validation rows; name them with --val."
+        )
 
 
 def _measure_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
     """Measure the margin of a guarded model again on its validation rows."""
-    from pine_boost.errors import InvalidInputError
     from pine_boost.model.digest import forest_digest
     from pine_boost.serving.guards import measure_margin
 
     stated = parts.margin
     assert stated is not None
-    if arguments.val is None:
-        raise InvalidInputError(
-            f"{arguments.pruned} is guarded by a margin, whose promise is about its validation rows; name them with "
-            "--val."
-        )
     thresholds, digest = parts.original.forest.decision.thresholds, forest_digest(parts.original.forest)
     otherwise = f"{arguments.original} is not the original model of {arguments.pruned}."
     given = read_original(arguments, arguments.original, thresholds, digest, "value", otherwise)
@@ -140,17 +136,15 @@ def _measure_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
     return 0 if agrees else 1
 
 
-def _verify_scorer(arguments: argparse.Namespace) -> int:
+def _verify_scorer(arguments: argparse.Namespace, manifest: dict[str, Any]) -> int:
     """Prove the exits of a scorer again, or count its validation rows again."""
-    from pine_boost.scoring.scorer_folder import read_manifest
     from pine_boost.scoring.scorer_verification import verify_scorer
 
+    _require_flags(arguments, "a scorer")
     X_val = None
     if arguments.val is not None:
-        manifest = read_manifest(arguments.pruned)
         named = (manifest["thresholds"], manifest["model_digest"])
-        original = read_original(arguments, arguments.original, *named, "value")
-        X_val = flags.read_rows(arguments.val, original)
+        X_val = flags.read_rows(arguments.val, read_original(arguments, arguments.original, *named, "value"))
     verdict = verify_scorer(arguments.original, arguments.pruned, X_val, trust_pickle=arguments.trust_pickle)
     flags.answer(arguments, asdict(verdict), verdict.summary())
     return 0 if verdict.agrees else 1
@@ -158,25 +152,20 @@ def _verify_scorer(arguments: argparse.Namespace) -> int:
 
 def _recount(arguments: argparse.Namespace, given: Path) -> int:
     """Count the changed validation rows of a compression again."""
-    from pine_boost.certificate.saved import model_path
-    from pine_boost.compression.record import RECORD, read_record
+    from pine_boost.certificate.saved import COMPRESSION, model_path
+    from pine_boost.compression.record import read_record
     from pine_boost.compression.recount import verify_compression
-    from pine_boost.errors import InvalidInputError
 
-    if arguments.val is None:
-        raise InvalidInputError(
-            f"{given} holds a compression, whose promise is about its validation rows; name them with --val."
-        )
+    _require_flags(arguments, "a compression")
     compressed = model_path(given) if given.is_dir() else given
-    record = read_record(compressed.parent / RECORD)
+    record = read_record(compressed.parent / COMPRESSION)
     original = read_original(arguments, arguments.original, record.thresholds, record.original_digest, "value")
     original.wrapper.require_own_probabilities(record.tolerance)
     _check_whole_model(arguments, compressed.parent, record.files, record.compressed_digest, record)
     X_val, y_val = flags.read_labelled(arguments.val, original, arguments.label)
-    X_val = original.wrapper.rows(X_val)
-    verdict = verify_compression(
-        original.wrapper.inner, compressed, record, X_val, y_val, trust_pickle=arguments.trust_pickle
-    )
+    rows = original.wrapper.rows(X_val)
+    trust = arguments.trust_pickle
+    verdict = verify_compression(original.wrapper.inner, compressed, record, rows, y_val, trust_pickle=trust)
     if original.is_wrapped:
         verdict = replace(verdict, remarks=(*verdict.remarks, original.remark))
     flags.answer(arguments, asdict(verdict), verdict.summary())
@@ -186,7 +175,6 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
 def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> Verification:
     from pine_boost.certificate.certificate import Certificate
     from pine_boost.certificate.saved import CERTIFICATE, REGION, model_path
-    from pine_boost.errors import InvalidInputError
     from pine_boost.verifying import verify
 
     pruned = model_path(place) if place.is_dir() else place
@@ -195,7 +183,7 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     for path in (certificate, region):
         if not path.is_file():
             raise InvalidInputError(f"{path} does not exist; name it with --{path.stem}.")
-    _refuse_others(arguments, "a certificate")
+    _require_flags(arguments, "a certificate")
     stated = Certificate.load(certificate)
     given = read_original(arguments, arguments.original, stated.thresholds, stated.original_digest)
     _check_whole_model(arguments, pruned.parent, stated.files, stated.pruned_digest, stated)
@@ -218,7 +206,6 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
 
 def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, digest: str, stated: Any) -> None:
     """Raise unless the whole model beside a certificate holds the ensemble that it names."""
-    from pine_boost.errors import CertificateMismatch
     from pine_boost.files import file_digest
     from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 

@@ -27,7 +27,7 @@ from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.certificate.saved import table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
-from pine_boost.files import clear_errors, file_digest, read_limited, write_file
+from pine_boost.files import file_digest, read_limited, save_file
 from pine_boost.folders import UNFINISHED, require_writable, write_folder
 from pine_boost.notebooks import displayed
 from pine_boost.options import METHODS, Option, counted, fleet_options, option_of
@@ -382,9 +382,8 @@ def run_fleet(
         order = {FAILED: 0, NOT_RUN: 1, "NOT_CERTIFIED": 2, "NOT_VALIDATED": 2}
         found = [rows.get(job.name, Row(job.name, NOT_RUN)) for job in listed]
         result = FleetResult(folder, tuple(sorted(found, key=lambda row: (order.get(row.status, 3), row.name))))
-        with clear_errors(folder):
-            write_file(folder / SUMMARY_CSV, table_csv([asdict(row) for row in result.rows]))
-            write_file(folder / SUMMARY_HTML, _summary_page(result.rows, policy).encode())
+        save_file(folder / SUMMARY_CSV, table_csv([asdict(row) for row in result.rows]))
+        save_file(folder / SUMMARY_HTML, _summary_page(result.rows, policy).encode())
     if is_interrupted:
         raise KeyboardInterrupt(result.summary())
     return result
