@@ -27,8 +27,8 @@ from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.certificate.saved import table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
-from pine_boost.files import file_digest, read_limited, save_file
-from pine_boost.folders import UNFINISHED, require_writable, write_folder
+from pine_boost.files import file_digest, read_limited, require_free_file, save_file
+from pine_boost.folders import UNFINISHED, owned_in, require_writable, write_folder
 from pine_boost.notebooks import displayed
 from pine_boost.options import METHODS, Option, counted, fleet_options, option_of
 from pine_boost.proof.cpsat.solver import finishing
@@ -43,6 +43,7 @@ TABLES = {"prune": ("fit", "cal"), "compress": ("fit", "val"), "accelerate": ("f
 SUMMARIES = SUMMARY_CSV, SUMMARY_HTML = "summary.csv", "summary.html"
 FILES = ("domain", "spent")  # options that name a file
 _PATHS = ("model", "fit", "cal", "val")
+_SIZES = ("trees_before", "trees_after", "leaves_before", "leaves_after")
 _LIST_LIMIT = 2**26
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MODEL_SUFFIXES = (".json", ".ubj", ".txt", ".pkl", ".pickle", ".joblib")
@@ -130,10 +131,8 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
 
 def absolute_files(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with absolute paths."""
-    paths = {
-        name: os.path.abspath(options[name]) for name in FILES if isinstance(options.get(name), (str, os.PathLike))
-    }
-    return {**options, **paths}
+    named = {name: value for name in FILES if isinstance(value := options.get(name), (str, os.PathLike))}
+    return {**options, **{name: os.path.abspath(path) for name, path in named.items()}}
 
 
 def _absolute(job: Job) -> Job:
@@ -185,21 +184,20 @@ def _value(option: Option, cell: str, where: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _from_folder(path: Path) -> list[Job]:
-    jobs = []
+def _from_folder(path: Path) -> Iterator[Job]:
     for folder in sorted(entry for entry in path.resolve().iterdir() if entry.is_dir()):
-        files = [entry for entry in sorted(folder.iterdir()) if not entry.name.startswith(".")]
-        found: dict[str, Any] = {what: _one(files, what, folder) for what in _PATHS}
-        if found["model"] or found["fit"]:  # else a folder of something else
-            jobs.append(Job(folder.name, **found))
-    return jobs
-
-
-def _one(files: Iterable[Path], what: str, folder: Path) -> str:
-    named = [file for file in files if file.stem == what and (what != "model" or file.suffix in _MODEL_SUFFIXES)]
-    if len(named) > 1:
-        raise InvalidInputError(f"{folder} has several files for {what}: {', '.join(file.name for file in named)}.")
-    return str(named[0]) if named else ""
+        found: dict[str, Any] = {}
+        for file in sorted(folder.iterdir()):
+            what = file.stem
+            if what not in _PATHS or (what == "model" and file.suffix not in _MODEL_SUFFIXES):
+                continue
+            if what in found:
+                raise InvalidInputError(
+                    f"{folder} has several files for {what}: {Path(found[what]).name}, {file.name}."
+                )
+            found[what] = str(file)
+        if "model" in found or "fit" in found:  # else a folder of something else
+            yield Job(folder.name, **{"model": "", **found})
 
 
 @dataclass(frozen=True)
@@ -367,7 +365,9 @@ def run_fleet(
     _check_options(policy, listed)
     folder = Path(folder)
     require_writable(folder)
-    _require_own_summaries(folder)
+    for name, start in _STARTS.items():
+        remedy = "it is not the summary of a fleet: name another folder"
+        require_free_file(folder / name, beginning=start, remedy=remedy)
     folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, Row] = {}
     is_interrupted = False
@@ -405,14 +405,6 @@ def _check_options(policy: Policy, jobs: Iterable[Job]) -> None:
             ) from error
     for name, value in policy.options.items():  # a job's own values fail with the job
         option_of(f"{policy.method}_booster", name).require(value)
-
-
-def _require_own_summaries(folder: Path) -> None:
-    """Raise before any work if a summary would be replaced that no fleet wrote."""
-    for name, start in _STARTS.items():
-        path = folder / name
-        if os.path.lexists(path) and not (path.is_file() and path.read_bytes().startswith(start)):
-            raise InvalidInputError(f"{path} is not the summary of a fleet and would be replaced; name another folder.")
 
 
 def _rows(jobs: tuple[Job, ...], folder: str, policy: Policy, n_jobs: int, dask: str | None) -> Iterator[Row]:
@@ -473,14 +465,14 @@ def _alone(joblib: Any, job: Job, folder: str, policy: Policy, cause: BaseExcept
         (row,) = _parallel(joblib, [job], folder, policy, 2)
     except (Exception, CancelledError) as error:  # it was this one
         died = RuntimeError(f"its process died ({type(error).__name__}); out of memory, or a crash in a library")
-        return _failed_row(job, died, 0.0, f"after {type(cause).__name__}")
+        return _failed(job, died, f"after {type(cause).__name__}")
     return row
 
 
 def run_job(job: Job, folder: str, policy: Policy) -> Row:
     """Run one job, or find that it has been done; an error becomes a row."""
     started = time.monotonic()
-    where = f"{socket.gethostname()}:{os.getpid()}"
+    row = Row(job.name, FAILED, where=f"{socket.gethostname()}:{os.getpid()}")
     target = Path(folder) / job.name
     try:
         asked = _asked(job, policy)
@@ -491,24 +483,31 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
             result, files = _make_smaller(job, policy)
             if presses or _was_interrupted(result):
                 raise KeyboardInterrupt
-        seconds = round(time.monotonic() - started, 3)
-        before, after = result.original.forest, smaller_of(result).forest
+        before = result.original.forest  # a scorer has the trees of the original
+        after = getattr(result, "pruned", getattr(result, "compressed", result.original)).forest
         sizes = (before.n_trees, after.n_trees, before.n_leaves, after.n_leaves)
-        row = Row(job.name, result.status, *sizes, seconds=seconds, where=where)
+        row = replace(_timed(row, started), status=result.status, **dict(zip(_SIZES, sizes, strict=True)))
         if (done := _read_done(target, asked)) is not None:  # by a worker that was believed lost
             return done
-        _write(target, files, asked, row)
+        digests = {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
+        record = f.write_document({**asked, "row": asdict(row), "files": digests}, FORMAT, sealed=True)
+        write_folder(target, {**files, RECORD: (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()})
     except KeyboardInterrupt:  # the best answer by then is not the one that was asked for
-        seconds = round(time.monotonic() - started, 3)
-        return Row(job.name, NOT_RUN, seconds=seconds, where=where, error="interrupted")
+        return _timed(Row(job.name, NOT_RUN, where=row.where, error="interrupted"), started)
     except Exception as error:
-        return _failed_row(job, error, time.monotonic() - started, where)
+        return _timed(_failed(job, error, row.where), started)
     return row
 
 
-def smaller_of(result: Any) -> Any:
-    """The smaller model of a result of any kind, as parsed; a scorer has the trees of the original."""
-    return getattr(result, "pruned", getattr(result, "compressed", result.original))
+def _timed(row: Row, started: float) -> Row:
+    return replace(row, seconds=round(time.monotonic() - started, 3))
+
+
+def _failed(job: Job, error: BaseException, where: str) -> Row:
+    text = " ".join(str(error).split())[:2000]
+    if not isinstance(error, PineBoostError):
+        text = f"{type(error).__name__}: {text}"
+    return Row(job.name, FAILED, where=where, error=text)
 
 
 def _asked(job: Job, policy: Policy) -> dict[str, Any]:
@@ -533,31 +532,26 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
     import pine_boost
     from pine_boost.pipelines.given import read_given
     from pine_boost.region.domain import read_domain
+    from pine_boost.report.prune_report import render_report
 
-    options = policy.of(job)
+    method, options = policy.method, policy.of(job)
     if options.get("domain") is not None:
         options["domain"] = read_domain(options["domain"])
-    decision = "class" if policy.method == "prune" else "value"
-    given = read_given(
-        job.model, threshold=options.get("threshold"), trust_pickle=policy.trust_pickle, decision=decision
-    )
+    threshold, decision = options.get("threshold"), "class" if method == "prune" else "value"
+    given = read_given(job.model, threshold=threshold, trust_pickle=policy.trust_pickle, decision=decision)
     given.require_writable()
-    paths = [getattr(job, what) for what in TABLES[policy.method]]
-    label = options.pop("label", None)
-    tables = [given.read_rows(path) if path else None for path in (paths if label is None else paths[:1])]
-    if label is not None:
-        labelled = given.read_table(paths[1], label)
-        tables.append(labelled.X)
-        options["y_val"] = labelled.y
-    result = getattr(pine_boost, f"{policy.method}_booster")(given.source, *tables, verbose=False, **options)
-    if policy.method == "accelerate":
+    fit, unseen = (getattr(job, what) for what in TABLES[method])
+    X_fit = given.read_rows(fit) if fit else None
+    if (label := options.pop("label", None)) is not None:
+        labelled = given.read_table(unseen, label)
+        X_unseen, options["y_val"] = labelled.X, labelled.y
+    else:
+        X_unseen = given.read_rows(unseen) if unseen else None
+    result = getattr(pine_boost, f"{method}_booster")(given.source, X_fit, X_unseen, verbose=False, **options)
+    if method == "accelerate":
         return result, dict(scorer_files(result.scorer.parts, result.facts))
-    if policy.reports and policy.method == "compress":
-        return result, dict(result.files(tables[1]))
-    files = dict(result.files())
-    if policy.reports and policy.method == "prune":
-        from pine_boost.report.prune_report import render_report
-
+    files = result.files(X_unseen) if policy.reports and method == "compress" else result.files()
+    if policy.reports and method == "prune":
         files["report.html"] = render_report(getattr(result, "inner", result)).encode()
     return result, files
 
@@ -572,27 +566,18 @@ def _was_interrupted(result: Any) -> bool:
 def _read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:
     """The row of a job that is done: same inputs and options, all files there and unchanged."""
     record = _read_record(target)
-    if record is None or {key: record[key] for key in asked} != asked:
+    if record is None or {key: record[key] for key in asked} != asked or record["row"].name != target.name:
         return None
-    if any(_digest(target / name) != digest for name, digest in record["files"].items()):
+    if not set(record["files"]) <= owned_in(target, RECORD):
         return None
-    row: Row = replace(record["row"], done_before=True)
-    return row if row.name == target.name else None
+    return replace(record["row"], done_before=True)
 
 
 def _read_record(target: Path) -> dict[str, Any] | None:
     try:
-        record = f.read_sealed((target / RECORD).read_bytes(), FORMAT, _FIELDS)
+        return f.read_sealed((target / RECORD).read_bytes(), FORMAT, _FIELDS)
     except (OSError, f.FieldError):
         return None
-    return record if all(Path(name).name == name for name in record["files"]) else None
-
-
-def _write(target: Path, files: dict[str, bytes], asked: Mapping[str, Any], row: Row) -> None:
-    digests = {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
-    record = f.write_document({**asked, "row": asdict(row), "files": digests}, FORMAT, sealed=True)
-    contents = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
-    write_folder(target, {**files, RECORD: contents})
 
 
 def _remove_leftovers(target: Path) -> None:
@@ -604,13 +589,6 @@ def _remove_leftovers(target: Path) -> None:
         record = _read_record(left) if left.name.startswith(f".{target.name}.old.") else None
         if left.is_dir() and (is_new or (record is not None and record["row"].name == target.name)):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _failed_row(job: Job, error: BaseException, seconds: float, where: str) -> Row:
-    text = " ".join(str(error).split())[:2000]
-    if not isinstance(error, PineBoostError):
-        text = f"{type(error).__name__}: {text}"
-    return Row(job.name, FAILED, seconds=round(seconds, 3), where=where, error=text)
 
 
 def _digest(path: Path) -> str:
