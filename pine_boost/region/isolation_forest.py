@@ -15,27 +15,14 @@ from pine_boost.errors import MissingDependencyError
 from pine_boost.model.exact import FLOAT32_MAX, SCORE_SCALE
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value
-from pine_boost.model.routing import StateTrees, TreeShape, make_trees
-from pine_boost.model.rules import Comparison
+from pine_boost.model.routing import StateTrees, TreeShape, make_trees, route
+from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.model.trimming import node_levels
 from pine_boost.region.score_tables import RegionTables, ScoreTables, TreeCost, score_of_leaves
 from pine_boost.tables.rows import MemoryRows, Rows
 
 SAMPLED_ROWS = 100_000  # rows that the trees are grown on; each tree uses 256 of them
-
-
-@dataclass(frozen=True, eq=False)
-class IsolationTrees:
-    """Stacked trees as scikit-learn grew them; ``left`` and ``right`` index the nodes of all trees, -1 at leaves."""
-
-    root: IntArray
-    feature: IntArray
-    threshold: FloatArray
-    left: IntArray
-    right: IntArray
-    missing_left: npt.NDArray[np.bool_]
-    depth_of_node: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +44,14 @@ def grow_trees(
     X = rows.take(np.sort(sampled))
     base = build_space(forest)
     grown = _grow(_visible_values(X, base), n_trees, min(max_samples, len(X)), random_state)
-    edges = [_extra_edges(base, grown, feature) for feature in range(forest.n_features)]
-    space = build_space(forest, extra_edges=edges)
-    trees = _state_trees(grown, space)
-    is_leaf = trees.leaf_of_node >= 0
+    grown = _in_terms_of_the_model(grown, forest, base)
+    numeric = [grown.threshold[(grown.kind == SplitKind.NUMERIC) & (grown.feature == j)] for j in range(len(base.axes))]
+    space = build_space(forest, [np.unique(own) if len(own) else None for own in numeric])
+    trees = route(grown, space)
     depth = np.zeros(trees.n_leaves)
-    depth[trees.leaf_of_node[is_leaf]] = grown.depth_of_node[is_leaf]
+    for level, nodes in enumerate(node_levels(trees.root, trees.leaf_of_node >= 0, trees.left, trees.right)):
+        leaves = trees.leaf_of_node[nodes]
+        depth[leaves[leaves >= 0]] = level
     return GrownForest(trees, depth, space)
 
 
@@ -99,7 +88,7 @@ def _visible_values(X: FloatArray, space: StateSpace) -> FloatArray:
     return visible
 
 
-def _grow(X: FloatArray, n_trees: int, max_samples: int, random_state: int) -> IsolationTrees:
+def _grow(X: FloatArray, n_trees: int, max_samples: int, random_state: int) -> Forest:
     try:
         from sklearn.ensemble import IsolationForest
     except ImportError as error:
@@ -107,79 +96,37 @@ def _grow(X: FloatArray, n_trees: int, max_samples: int, random_state: int) -> I
             "The isolation-forest score needs scikit-learn; pip install scikit-learn, or use score='chow-liu'.",
             option="score",
         ) from error
+    from pine_boost.parsers.sklearn.read import read_isolation_forest
+
     model = IsolationForest(n_estimators=n_trees, max_samples=max_samples, random_state=random_state)
-    model.fit(X)
-    parts = [estimator.tree_ for estimator in model.estimators_]
-    root = np.concatenate([[0], np.cumsum([tree.node_count for tree in parts])])
-    starts = np.repeat(root[:-1], np.diff(root))
-    left, right = (
-        np.concatenate([getattr(tree, side) for tree in parts]) for side in ("children_left", "children_right")
-    )
-    left, right = (np.where(child < 0, -1, child + starts) for child in (left, right))
-    depth = np.zeros(len(left), dtype=np.int64)
-    level = root[:-1]
-    while len(level):
-        inner = level[left[level] >= 0]
-        for child in (left[inner], right[inner]):
-            depth[child] = depth[inner] + 1
-        level = np.concatenate([left[inner], right[inner]])
-    return IsolationTrees(
-        root=root[:-1],
-        feature=np.concatenate([tree.feature for tree in parts]).astype(np.int64),
-        threshold=np.concatenate([tree.threshold for tree in parts]),
-        left=left,
-        right=right,
-        missing_left=np.concatenate([tree.missing_go_to_left for tree in parts]).astype(bool),
-        depth_of_node=depth,
-    )
+    return read_isolation_forest(model.fit(X))
 
 
-def _extra_edges(space: StateSpace, grown: IsolationTrees, feature: int) -> FloatArray | None:
-    nodes = np.flatnonzero((grown.left >= 0) & (grown.feature == feature))
-    if len(nodes) == 0 or space.axes[feature].codes is not None:
-        return None
-    return np.unique(_native_threshold(space, grown.threshold[nodes]))
-
-
-def _native_threshold(space: StateSpace, threshold: FloatArray) -> FloatArray:
+def _in_terms_of_the_model(grown: Forest, forest: Forest, space: StateSpace) -> Forest:
+    """The trees with the model's comparison; splits of category states by their number become sets of codes."""
+    threshold = grown.threshold + 0.0  # -0.0 and 0.0 are one threshold
     if space.comparison is Comparison.FLOAT32_LESS:
-        return threshold.astype(np.float32).astype(np.float64) + 0.0
-    return threshold + 0.0  # -0.0 and 0.0 are one threshold
-
-
-def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
-    """The isolation trees over states, in the form that `routing.route` returns."""
-    n_nodes = len(grown.left)
-    is_leaf = grown.left < 0
-    rank = np.full(n_nodes, -1)
-    first_special, special_offset = np.zeros((2, n_nodes), dtype=np.int64)
-    sides: list[npt.NDArray[np.bool_]] = []
-    filled = 0
-    for node in np.flatnonzero(~is_leaf):
+        threshold = threshold.astype(np.float32).astype(np.float64)
+    kind, default_left, set_left = grown.kind.copy(), grown.default_left.copy(), grown.set_left.copy()
+    sets = [np.zeros(0, dtype=np.int64)] * grown.n_nodes
+    for node in np.flatnonzero(kind == SplitKind.NUMERIC):
         axis = space.axes[grown.feature[node]]
-        first_special[node] = axis.n_intervals
-        if axis.codes is not None:
-            side = np.arange(axis.n_states) <= grown.threshold[node]
-        else:
-            threshold = _native_threshold(space, grown.threshold[node : node + 1])[0]
-            rank[node] = np.searchsorted(axis.edges, threshold)
-            side = np.zeros(axis.n_states - axis.n_intervals, dtype=bool)
-            if axis.zero_state >= 0:
-                below = space.comparison is Comparison.FLOAT32_LESS
-                zero_left = threshold > 0 if below else threshold >= 0
-                side[axis.zero_state - axis.n_intervals] = zero_left
-            if axis.missing_state >= axis.n_intervals:
-                side[axis.missing_state - axis.n_intervals] = grown.missing_left[node]
-        special_offset[node] = filled
-        filled += len(side)
-        sides.append(side)
-    return make_trees(
-        TreeShape(grown.root, is_leaf, grown.left, grown.right),
-        grown.feature,
-        rank,
-        first_special,
-        special_offset,
-        np.concatenate([*sides, [False]]),
+        if axis.codes is None:
+            continue
+        left = np.arange(axis.n_states) <= threshold[node]
+        kind[node] = SplitKind.CATEGORICAL
+        default_left[node] = axis.missing_state >= 0 and left[axis.missing_state]
+        set_left[node] = axis.other_state < 0 or not left[axis.other_state]
+        sets[node] = axis.codes[left[axis.code_states] == set_left[node]]
+    return replace(
+        grown,
+        threshold=threshold,
+        kind=kind,
+        default_left=default_left,
+        set_left=set_left,
+        category_offset=np.cumsum([0, *map(len, sets)]),
+        category=np.concatenate(sets).astype(np.int32),
+        comparison=forest.comparison,
     )
 
 
