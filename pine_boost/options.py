@@ -414,14 +414,6 @@ class Options:
         """Whether the region is every input, so that no tables are needed."""
         return self.alpha == 0 and self.indifference in (0, AUTO)
 
-    def of_region(self) -> dict[str, Any]:
-        """The options that `fit_with_states` takes."""
-        names = ("alpha", "score", "n_bins", "indifference", "domain", "random_state", "allow_overlap")
-        taken = {name: getattr(self, name) for name in names}
-        if self.indifference == AUTO:
-            taken |= {"indifference": 0.0, "with_evidence": self.alpha > 0}
-        return taken
-
 
 @dataclass(frozen=True)
 class CompressOptions:

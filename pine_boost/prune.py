@@ -158,7 +158,7 @@ def prune_booster(
     with shown(options.verbose, time_limit, callback) as report_progress:
         try:
             say(report_progress, "fitting the region")
-            fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
+            fitted = fit_with_states(parsed.forest, X_fit, X_cal, options, budget=budget, spent=spent)
             if options.verbose is not False and (expected := _expectation(parsed, fitted, options)):
                 note(report_progress, expected)
             budget = replace(budget, callback=report_progress)

@@ -269,7 +269,7 @@ def sweep(
     with shown(options.verbose, time_limit, callback) as report_progress:
         try:
             say(report_progress, "fitting the region")
-            fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
+            fitted = fit_with_states(parsed.forest, X_fit, X_cal, options, budget=budget, spent=spent)
             if options.indifference == "auto":
                 say(report_progress, CHOOSING)
             chosen = choose_indifference(parsed.forest, fitted, middle, budget, how)

@@ -18,6 +18,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from pine_boost import prune_booster
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.states import StateSpace
+from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.sweeping import sweep
@@ -98,8 +99,8 @@ def test_rows_that_pass_the_serving_margin_are_those_of_the_pruned_models_own_st
 def test_of_calibration_rows_no_more_is_kept_than_toss_ups_need() -> None:
     model, X_fit, X_cal = model_and_rows()
     forest = read_model(model).forest
-    assert fit_with_states(forest, X_fit, X_cal, alpha=0.2).cal_rows is None
-    kept = fit_with_states(forest, X_fit, X_cal, alpha=0.2, indifference=0.02).cal_rows
+    assert fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2)).cal_rows is None
+    kept = fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2, indifference=0.02)).cal_rows
     assert isinstance(kept, StateRows)  # the matrix is gone
     assert kept.n_rows == N_CAL
 
@@ -112,7 +113,7 @@ def test_rows_read_in_chunks_are_read_anew_and_after_the_deadline(tmp_path: Any)
     schema = schema_of(forest)
     late = open_rows(tmp_path / "rows.parquet", schema, "X", Budget(deadline=0.0))
     assert isinstance(late, BatchRows)
-    fitted = fit_with_states(forest, X_fit, X_fit + 1e-3, alpha=0.2)
+    fitted = fit_with_states(forest, X_fit, X_fit + 1e-3, Options(alpha=0.2))
     space = fitted.region.space
     with pytest.raises(OutOfTime):
         list(late.map_states(space, len))

@@ -13,6 +13,7 @@ from pine_boost import PruneResult, prune_booster, select_alpha, sweep
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.model.states import build_space
+from pine_boost.options import Options
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states, count_nearest
@@ -115,7 +116,7 @@ def test_the_deadline_ends_the_fit_of_a_region(parts: Any) -> None:
     forest = read_model(model).forest
     for score in ("chow-liu", "leaf-support", "isolation-forest"):
         with pytest.raises(OutOfTime):
-            fit_with_states(forest, X_fit, X_cal, budget=OVER, alpha=0.1, score=score)
+            fit_with_states(forest, X_fit, X_cal, Options(alpha=0.1, score=score), budget=OVER)
     space = build_space(forest)
     matrix = np.asarray(X_fit, dtype=np.float64)
     bins = bins_of(space, count_nearest(space, matrix), 4)

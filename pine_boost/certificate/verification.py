@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,7 @@ from pine_boost.certificate.consistency import (
 )
 from pine_boost.certificate.tree_matching import match_trees, require_decisive, require_same_margins
 from pine_boost.errors import CertificateMismatch, InvalidInputError
-from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest, Model, PrunedForest
-from pine_boost.model.routing import route
 from pine_boost.notebooks import displayed
 from pine_boost.options import SCORE_NAMES
 from pine_boost.proof.boxes.branch_and_bound import prove_in_boxes
@@ -38,10 +37,11 @@ from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.enumeration import prove_listed, prove_walked
 from pine_boost.proof.problem import Answer, Enclosure, Problem, Proof, build_problem, enclosures
 from pine_boost.proof.standalone_margin import count_sure, prove_serving
-from pine_boost.region.conformal import calibrate, indifference_delta
-from pine_boost.region.margins import ServingMargin, float_margins
+from pine_boost.region.conformal import calibrate
+from pine_boost.region.fitting import calibrate_fixed
+from pine_boost.region.margins import ServingMargin
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import build_ladder, cal_evidence, fit_evidence
+from pine_boost.region.region_ladder import build_ladder, fit_evidence, measure
 from pine_boost.region.scores.fit_score import fit_score
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import count_overlap, row_hashes
@@ -404,9 +404,10 @@ def recompute_region(
         raise InvalidInputError("Pass both X_fit and X_cal, or neither.", option=("X_fit", "X_cal"))
     if speaks_of_everything(certificate):
         return True, ("The claim is about every input: it needs no tables.",)
-    fit, cal = (to_matrix(X, region.schema, n) for X, n in ((X_fit, "X_fit"), (X_cal, "X_cal")))
-    _require_equal("n_fit", region.n_fit, len(fit))
-    _require_equal("n_cal", region.n_cal, len(cal))
+    assert region.score_tables is not None
+    fit, cal = (MemoryRows(to_matrix(X, region.schema, n)) for X, n in ((X_fit, "X_fit"), (X_cal, "X_cal")))
+    _require_equal("n_fit", region.n_fit, fit.n_rows)
+    _require_equal("n_cal", region.n_cal, cal.n_rows)
     remarks: tuple[str, ...] = ()
     refitted = region.score_name in SCORE_NAMES and bool(certificate.fitted_with)
     if refitted:
@@ -416,15 +417,35 @@ def recompute_region(
             f"The score {region.score_name!r} is taken from the region: how it was fitted is not "
             "recorded, and that X_cal was not used is taken on trust.",
         )
+    measured = partial(measure, space=region.space, score=region.score_tables, tables=region.tables)
+    seen, held = (measured(rows, original=original if region.indifference > 0 else None) for rows in (fit, cal))
     if region.nesting is None:
-        _require_calibration(original, region, fit, cal)
+        delta, calibration = calibrate_fixed(original, seen, held, region.indifference)
+        _require_equal("delta", region.delta, delta)
     else:
-        _require_nesting(original, region, certificate, fit, cal)
-    _require_overlap(region, fit, cal)
-    return refitted, (*remarks, _measured(region, len(cal)))
+        evidence = fit_evidence(original, region.space, fit, seen, certificate.fitted_with.get("random_state", 0))
+        ladder = build_ladder(evidence, region.nesting.share)
+        if replace(region, nesting=ladder).to_json()["nesting"] != region.to_json()["nesting"]:
+            raise CertificateMismatch(
+                "The ladder of regions, from which tau and delta were taken, is not the one that X_fit gives.",
+                option="X_fit",
+            )
+        calibration = ladder.calibration(held)
+    if not np.array_equal(calibration, region.calibration):
+        raise CertificateMismatch(
+            f"The calibration scores of the region are not those of X_cal: tau={region.tau} (with delta="
+            f"{region.delta}) for alpha={region.alpha:g} does not follow from these rows.",
+            option="X_cal",
+        )
+    # how many calibration rows were seen: the claim promises less where they were
+    overlap, stated = count_overlap(row_hashes(fit.matrix), row_hashes(cal.matrix)), region.overlap
+    _require_equal("overlap", 0 if stated is None else stated.n_seen, overlap.n_seen)
+    evident = stated is not None and stated.is_evident
+    _require_equal("whether calibration rows were seen", evident, overlap.is_evident)
+    return refitted, (*remarks, _measured(region, cal.n_rows))
 
 
-def _require_score(original: Forest, region: Region, certificate: Certificate, fit: FloatArray) -> None:
+def _require_score(original: Forest, region: Region, certificate: Certificate, fit: MemoryRows) -> None:
     how = certificate.fitted_with
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -438,63 +459,6 @@ def _require_score(original: Forest, region: Region, certificate: Certificate, f
             "The score of the region is not the one that X_fit gives: the region was fitted on other rows, or changed.",
             option="X_fit",
         )
-
-
-def _require_calibration(original: Forest, region: Region, fit: FloatArray, cal: FloatArray) -> None:
-    """The scores of X_cal, with those that lie outside whatever tau is; tau follows from them."""
-    states = region.space.states(cal)
-    inside = region.tables.permits(states)
-    if region.indifference > 0:
-        trees = route(original, region.space)
-        distances = [
-            original.decision.distance(float_margins(original, trees, rows))
-            for rows in (region.space.states(fit), states)
-        ]
-        delta = indifference_delta(off_rounding(distances[0], original), region.indifference)
-        _require_equal("delta", region.delta, delta)
-        if delta is not None:
-            inside = inside & (distances[1] >= delta)
-    assert region.score_tables is not None
-    scores = np.sort(region.score_tables.score(states[inside]))
-    if not np.array_equal(scores, region.calibration):
-        raise CertificateMismatch(
-            f"The calibration scores of the region are not those of X_cal: tau={region.tau} for "
-            f"alpha={region.alpha:g} does not follow from these rows.",
-            option="X_cal",
-        )
-
-
-def _require_nesting(
-    original: Forest, region: Region, certificate: Certificate, fit: FloatArray, cal: FloatArray
-) -> None:
-    """The ladder from X_fit, the steps of X_cal on it; tau and delta follow from them."""
-    assert region.nesting is not None
-    assert region.score_tables is not None
-    parts = (original, region.space, region.score_tables)
-    seed = certificate.fitted_with.get("random_state", 0)
-    ladder = build_ladder(fit_evidence(*parts, MemoryRows(fit), seed), region.nesting.share)
-    stated = region.to_json()["nesting"]
-    if replace(region, nesting=ladder).to_json()["nesting"] != stated:
-        raise CertificateMismatch(
-            "The ladder of regions, from which tau and delta were taken, is not the one that X_fit gives.",
-            option="X_fit",
-        )
-    found = cal_evidence(*parts, region.tables, MemoryRows(cal))
-    if not np.array_equal(np.sort(ladder.levels(found.scores, found.distances)), region.calibration):
-        raise CertificateMismatch(
-            f"The calibration steps of the region are not those of X_cal: tau={region.tau} and "
-            f"delta={region.delta} for alpha={region.alpha:g} do not follow from these rows.",
-            option="X_cal",
-        )
-
-
-def _require_overlap(region: Region, fit: FloatArray, cal: FloatArray) -> None:
-    """How many calibration rows were seen: the claim promises less where they were."""
-    found = count_overlap(row_hashes(fit), row_hashes(cal))
-    stated = region.overlap
-    _require_equal("overlap", 0 if stated is None else stated.n_seen, found.n_seen)
-    evident = stated is not None and stated.is_evident
-    _require_equal("whether calibration rows were seen", evident, found.is_evident)
 
 
 def _measured(region: Region, n_rows: int) -> str:

@@ -119,29 +119,21 @@ def read_level(level: Any, name: str) -> Fraction:
     return level if isinstance(level, Fraction) else Fraction(repr(float(level)))
 
 
-def indifference_delta(distance_fit: FloatArray, indifference: float, n_fit: int | None = None) -> float | None:
+def indifference_delta(distance_fit: FloatArray, indifference: float) -> float | None:
     """The distance from the cut below which the original counts as undecided; None for indifference 0.
 
     It is the ``indifference`` quantile of the distances on X_fit as an order statistic: at most that share
-    of X_fit lies strictly below it. X_cal plays no part. Of ``n_fit`` rows only the smallest distances need
-    to be given, one more than that share.
+    of X_fit lies strictly below it. X_cal plays no part.
     """
     share = read_level(indifference, "indifference")
     if share == 0:
         return None
-    n_fit = len(distance_fit) if n_fit is None else n_fit
-    delta = float(np.sort(distance_fit)[math.floor(share * n_fit)])
+    delta = float(np.sort(distance_fit)[math.floor(share * len(distance_fit))])
     return delta if delta > 0 else None
 
 
 def require_room(
-    distance_fit: FloatArray,
-    distance_cal: FloatArray,
-    *,
-    alpha: float,
-    indifference: float,
-    delta: float,
-    n_fit: int | None = None,
+    distance_fit: FloatArray, distance_cal: FloatArray, *, alpha: float, indifference: float, delta: float
 ) -> None:
     """Raise RegionError if the undecided rows alone are more than alpha of X_cal.
 
@@ -154,9 +146,8 @@ def require_room(
     undecided = int(np.count_nonzero(distance_cal < delta))
     if room >= 0 and undecided <= room and read_level(alpha, "alpha") > 0:
         return
-    n_fit = len(distance_fit) if n_fit is None else n_fit
-    largest = largest_indifference(distance_fit, distance_cal, room, n_fit)
-    share_fit = np.count_nonzero(distance_fit < delta) / n_fit
+    largest = largest_indifference(distance_fit, distance_cal, room)
+    share_fit = float(np.mean(distance_fit < delta))
     found = (
         f"indifference={indifference} leaves {undecided} of {n_rows} calibration rows undecided "
         f"(closer than {delta:.6g} to the decision; {share_fit:.1%} of X_fit are), and "
@@ -176,16 +167,13 @@ def require_room(
     raise RegionError(f"{found}{cause} {advice}")
 
 
-def largest_indifference(
-    distance_fit: FloatArray, distance_cal: FloatArray, room: int, n_fit: int | None = None
-) -> float:
+def largest_indifference(distance_fit: FloatArray, distance_cal: FloatArray, room: int) -> float:
     """The largest indifference, rounded down to 4 digits, that leaves at most ``room`` rows undecided."""
     if room < 0:
         return 0.0
     largest_delta = np.sort(distance_cal)[room]  # at most `room` rows are strictly below it
     position = int(np.searchsorted(np.sort(distance_fit), largest_delta, side="right")) - 1
-    n_fit = len(distance_fit) if n_fit is None else n_fit
-    return max(0, position) * 10_000 // n_fit / 10_000
+    return max(0, position) * 10_000 // len(distance_fit) / 10_000
 
 
 @dataclass(frozen=True)

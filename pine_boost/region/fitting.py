@@ -6,11 +6,9 @@ Every table is converted once; the search gets the states of X_fit that were com
 from __future__ import annotations
 
 import logging
-import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,22 +18,15 @@ from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import off_rounding
-from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
-from pine_boost.model.routing import route
+from pine_boost.model.forest import Forest, IntArray, Model
 from pine_boost.model.states import States, StateSpace, build_space
+from pine_boost.options import AUTO, Options
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import (
-    CalEvidence,
-    FitEvidence,
-    build_ladder,
-    cal_evidence,
-    distance_of,
-    fit_evidence,
-)
-from pine_boost.region.score_tables import RegionTables, ScoreTables
-from pine_boost.region.scores.fit_score import FittedScore, fit_score
+from pine_boost.region.region_ladder import FitEvidence, Measured, build_ladder, fit_evidence, measure
+from pine_boost.region.score_tables import RegionTables
+from pine_boost.region.scores.fit_score import fit_score
 from pine_boost.tables.overlap import Hashes, Spent, check_overlap, count_overlap, hashes_of, refuse_spent, row_hashes
 from pine_boost.tables.rows import KnownStates, MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
@@ -55,7 +46,7 @@ class FittedRegion:
     fit_states : int32 (n_rows, n_features)
         States of the rows of X_fit in ``region.space``, or of random inputs without X_fit. Of a table that is
         read in chunks only the distinct rows, at most `MOST_DISTINCT`.
-    fit, cal : FitEvidence, CalEvidence or None
+    fit, cal : FitEvidence, Measured or None
         With ``indifference="auto"``: what chooses the share of alpha for undecided inputs, and what
         calibrates it.
     cal_rows : KnownStates or None
@@ -65,7 +56,7 @@ class FittedRegion:
     region: Region
     fit_states: npt.NDArray[np.int32]
     fit: FitEvidence | None = None
-    cal: CalEvidence | None = None
+    cal: Measured | None = None
     cal_rows: KnownStates | None = None
 
     def with_toss_ups(self, share: float) -> Region:
@@ -76,8 +67,7 @@ class FittedRegion:
         if share == 0 or self.fit is None or self.cal is None:
             return self.region
         nesting = build_ladder(self.fit, share)
-        levels = np.sort(nesting.levels(self.cal.scores, self.cal.distances))
-        nested = replace(self.region, nesting=nesting, calibration=levels)
+        nested = replace(self.region, nesting=nesting, calibration=nesting.calibration(self.cal))
         return nested.with_alpha(self.region.alpha)
 
 
@@ -133,10 +123,7 @@ def fit_region(
     RegionError
         The undecided or excluded rows alone are more than alpha of X_cal.
     """
-    return fit_with_states(
-        forest,
-        X_fit,
-        X_cal,
+    options = Options(
         alpha=alpha,
         score=score,
         n_bins=n_bins,
@@ -144,46 +131,50 @@ def fit_region(
         domain=domain,
         random_state=random_state,
         allow_overlap=allow_overlap,
-    ).region
+    )
+    read_level(indifference, "indifference")  # "auto" is chosen by a search, not here
+    return fit_with_states(forest, X_fit, X_cal, options).region
 
 
 def fit_with_states(
     forest: Forest | Model,
-    X_fit: Any = None,
-    X_cal: Any = None,
+    X_fit: Any,
+    X_cal: Any,
+    options: Options,
     *,
-    alpha: float,
-    score: Any = "chow-liu",
-    n_bins: int = 4,
-    indifference: float = 0.0,
-    domain: Domain | None = None,
-    random_state: int = 0,
-    allow_overlap: bool = False,
-    with_evidence: bool = False,
     spent: Spent | None = None,
     budget: Budget | None = None,
 ) -> FittedRegion:
-    """`fit_region`, with the states of X_fit and, if asked for, the evidence for a region ladder.
+    """`fit_region`, with the states of X_fit and, for ``indifference="auto"``, the evidence for a region ladder.
 
     ``spent`` are the rows that a survey has looked at; they must not calibrate. Raises `OutOfTime` between
     two chunks, or two pairs of features, once the deadline has passed.
     """
-    read_level(alpha, "alpha")
-    read_level(indifference, "indifference")
     forest = forest.forest if isinstance(forest, Model) else forest
     budget, schema = budget or Budget(), schema_of(forest)
-    if X_cal is None and alpha == 0 and indifference == 0:
-        return _whole_space(forest, X_fit, domain, schema, budget)
+    if X_cal is None and options.asks_for_everything:
+        return _whole_space(forest, X_fit, options.domain, schema, budget)
     fit, cal = (_open(X, schema, name, budget) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
     held_out = hashes_of(cal)
     refuse_spent(spent, held_out, "X_cal")
     overlap = count_overlap(hashes_of(fit), held_out)
-    check_overlap(overlap, "X_fit", "X_cal", allow_overlap, stacklevel=4)
-    fitted = fit_score(score, forest, fit, n_bins=n_bins, random_state=random_state, budget=budget)
-    tables = compile_domain(domain, fitted.space, schema)
-    delta, calibration = _calibrate(forest, fit, cal, fitted, tables, alpha, indifference)
+    check_overlap(overlap, "X_fit", "X_cal", options.allow_overlap, stacklevel=4)
+    seed = options.random_state
+    fitted = fit_score(options.score, forest, fit, n_bins=options.n_bins, random_state=seed, budget=budget)
+    tables = compile_domain(options.domain, fitted.space, schema)
+    is_chosen = options.indifference == AUTO
+    indifference = 0.0 if is_chosen else float(options.indifference)
+    original = forest if indifference or (is_chosen and options.alpha > 0) else None
+    seen = None if original is None else measure(fit, fitted.space, fitted.tables, tables, original)
+    held = measure(cal, fitted.space, fitted.tables, tables, original)
+    if n_impossible := int(np.count_nonzero(~held.possible)):
+        warnings.warn(
+            f"The domain excludes {n_impossible} of {cal.n_rows} rows of X_cal; they count as outside the region.",
+            stacklevel=3,
+        )
+    delta, calibration = calibrate_fixed(forest, seen, held, indifference, options.alpha)
     region = replace(
-        every_input(forest, domain),
+        every_input(forest, options.domain),
         space=fitted.space,
         tables=tables,
         score_tables=fitted.tables,
@@ -191,72 +182,34 @@ def fit_with_states(
         n_fit=fit.n_rows,
         n_cal=cal.n_rows,
         calibration=calibration,
-        indifference=float(indifference),
+        indifference=indifference,
         delta=delta,
         overlap=overlap,
     )
-    found = FittedRegion(region.with_alpha(alpha), _states_of(fit, fitted.space))
-    if with_evidence:
-        seen = fit_evidence(forest, fitted.space, fitted.tables, fit, random_state)
-        found = replace(found, fit=seen, cal=cal_evidence(forest, fitted.space, fitted.tables, tables, cal))
-    if with_evidence or delta is not None:
+    found = FittedRegion(region.with_alpha(options.alpha), _states_of(fit, fitted.space))
+    if is_chosen and seen is not None:
+        found = replace(found, fit=fit_evidence(forest, fitted.space, fit, seen, seed), cal=held)
+    if found.fit is not None or delta is not None:
         found = replace(found, cal_rows=cal.kept(fitted.space))
     return found
 
 
-def _calibrate(
-    forest: Forest, fit: Rows, cal: Rows, fitted: FittedScore, tables: RegionTables, alpha: float, indifference: float
+def calibrate_fixed(
+    forest: Forest, fit: Measured | None, cal: Measured, indifference: float, alpha: float | None = None
 ) -> tuple[float | None, IntArray]:
-    """delta, and the ascending scores of the rows of X_cal that can lie inside."""
-    space, delta, distance, nearest = fitted.space, None, None, np.zeros(0)
-    if indifference != 0:
-        distance = partial(distance_of, forest, route(forest, space))
-        nearest = off_rounding(_nearest(fit.map_states(space, distance), indifference, fit.n_rows), forest)
-        delta = indifference_delta(nearest, indifference, fit.n_rows)
-    scored = list(cal.map_states(space, partial(_score_chunk, tables, fitted.tables, distance, delta)))
-    n_impossible = sum(part.n_impossible for part in scored)
-    if n_impossible:
-        warnings.warn(
-            f"The domain excludes {n_impossible} of {cal.n_rows} rows of X_cal; they count as outside the region.",
-            stacklevel=4,
-        )
-    if delta is not None:
-        distances = np.concatenate([part.distance for part in scored])
-        require_room(nearest, distances, alpha=alpha, indifference=indifference, delta=delta, n_fit=fit.n_rows)
-    return delta, np.sort(np.concatenate([part.scores for part in scored]))
+    """Delta for a share of X_fit, and the ascending scores of the rows of X_cal that can lie inside.
 
-
-@dataclass(frozen=True, eq=False)
-class _ScoredChunk:
-    """Scores of the rows of a chunk that can lie inside, the number excluded by the domain, all distances."""
-
-    scores: IntArray
-    n_impossible: int
-    distance: FloatArray
-
-
-def _score_chunk(
-    tables: RegionTables,
-    score: ScoreTables,
-    distance: Callable[[States], FloatArray] | None,
-    delta: float | None,
-    states: States,
-) -> _ScoredChunk:
-    possible = tables.permits(states)
-    distances = np.zeros(0) if distance is None else distance(states)
-    inside = possible if delta is None else possible & (distances >= delta)
-    return _ScoredChunk(score.score(states[inside]), int(np.count_nonzero(~possible)), distances)
-
-
-def _nearest(chunks: Iterable[FloatArray], indifference: float, n_rows: int) -> FloatArray:
-    """The smallest distances in ascending order, as many as determine delta."""
-    n_kept = math.floor(read_level(indifference, "indifference") * n_rows) + 1
-    kept = np.zeros(0)
-    for chunk in chunks:
-        kept = np.concatenate([kept, chunk])
-        if len(kept) > n_kept:
-            kept = np.partition(kept, n_kept - 1)[:n_kept]
-    return np.sort(kept)
+    With ``alpha``, raise RegionError if delta leaves no room for it.
+    """
+    delta, inside = None, cal.possible
+    if fit is not None and indifference > 0:
+        nearest = off_rounding(np.sort(fit.distances), forest)
+        delta = indifference_delta(nearest, indifference)
+        if delta is not None:
+            inside = inside & (cal.distances >= delta)
+            if alpha is not None:
+                require_room(nearest, cal.distances, alpha=alpha, indifference=indifference, delta=delta)
+    return delta, np.sort(cal.scores[inside])
 
 
 def _states_of(rows: Rows, space: StateSpace) -> States:

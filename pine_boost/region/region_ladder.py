@@ -1,7 +1,7 @@
 """A ladder of nested regions: one calibrated step sets both how rare and how undecided an input may be.
 
 The step of an input is a single conformal score, so any ladder that is built without X_cal keeps the guarantee.
-What is chosen is chosen from `FitEvidence` alone; `CalEvidence` only calibrates.
+What is chosen is chosen from `FitEvidence` alone; X_cal only calibrates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from pine_boost.model.exact import off_rounding
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import States, StateSpace
 from pine_boost.region.margins import float_margins
@@ -48,32 +48,42 @@ class FitEvidence:
 
 
 @dataclass(frozen=True, eq=False)
-class CalEvidence:
-    """Scores and distances of the rows of X_cal that the domain allows, row by row."""
+class Measured:
+    """Scores and distances of rows, row by row, and whether the domain allows them.
+
+    There are no distances where nothing was asked about them.
+    """
 
     scores: IntArray
     distances: FloatArray
+    possible: BoolArray
 
 
-def fit_evidence(forest: Forest, space: StateSpace, score: ScoreTables, fit: Rows, random_state: int) -> FitEvidence:
-    """Scores and distances of X_fit, and distances of rows with swapped values."""
+def measure(
+    rows: Rows, space: StateSpace, score: ScoreTables, tables: RegionTables, original: Forest | None
+) -> Measured:
+    """Score every row and, for ``original``, measure its distance from its decision."""
+    distance = None if original is None else partial(distance_of, original, route(original, space))
+    parts = zip(*rows.map_states(space, partial(_measure, score, tables, distance)), strict=True)
+    return Measured(*map(np.concatenate, parts))
+
+
+def _measure(
+    score: ScoreTables, tables: RegionTables, distance: Callable[[States], FloatArray] | None, states: States
+) -> tuple[IntArray, FloatArray, BoolArray]:
+    return score.score(states), np.zeros(0) if distance is None else distance(states), tables.permits(states)
+
+
+def fit_evidence(forest: Forest, space: StateSpace, fit: Rows, found: Measured, random_state: int) -> FitEvidence:
+    """What was measured of X_fit, and distances of rows with swapped values."""
     trees = route(forest, space)
-    measure = partial(_score_and_distance, forest, trees, score, None)
-    scores, distances = _joined(fit, space, measure)
     n_bases = min(fit.n_rows, _MOST_BASES)
     bases = np.arange(n_bases, dtype=np.int64) * fit.n_rows // n_bases
     states = np.ascontiguousarray(fit.take_states(space, bases))
     random = np.random.default_rng(random_state)
-    swapped = _swapped(states, trees.leaves(states), random)
-    found = distance_of(forest, trees, swapped)
-    limits = (off_rounding(np.sort(each), forest) for each in (distances, found))
-    return FitEvidence(np.sort(scores), *limits)
-
-
-def cal_evidence(forest: Forest, space: StateSpace, score: ScoreTables, tables: RegionTables, cal: Rows) -> CalEvidence:
-    """Scores and distances of the rows of X_cal that the domain allows."""
-    measure = partial(_score_and_distance, forest, route(forest, space), score, tables)
-    return CalEvidence(*_joined(cal, space, measure))
+    swapped = distance_of(forest, trees, _swapped(states, trees.leaves(states), random))
+    limits = (off_rounding(np.sort(each), forest) for each in (found.distances, swapped))
+    return FitEvidence(np.sort(found.scores), *limits)
 
 
 def distance_of(forest: Forest, trees: StateTrees, states: States) -> FloatArray:
@@ -97,21 +107,6 @@ def _swapped(states: States, leaves: States, random: np.random.Generator) -> Sta
     return np.where(taken, states[partner], states[base])
 
 
-def _score_and_distance(
-    forest: Forest, trees: StateTrees, score: ScoreTables, tables: RegionTables | None, states: States
-) -> tuple[IntArray, FloatArray]:
-    if tables is not None:
-        states = states[tables.permits(states)]
-    return score.score(states), distance_of(forest, trees, states)
-
-
-def _joined(
-    rows: Rows, space: StateSpace, measure: Callable[[States], tuple[IntArray, FloatArray]]
-) -> tuple[IntArray, FloatArray]:
-    scores, distances = zip(*rows.map_states(space, measure), strict=True)
-    return np.concatenate(scores), np.concatenate(distances)
-
-
 @dataclass(frozen=True, eq=False)
 class RegionLadder:
     """Regions ``score <= tau[step] and distance >= delta[step]``, each inside the next.
@@ -131,6 +126,10 @@ class RegionLadder:
     share: float
     tau: IntArray
     delta: FloatArray
+
+    def calibration(self, found: Measured) -> IntArray:
+        """The steps of the rows that the domain allows, ascending."""
+        return np.sort(self.levels(found.scores[found.possible], found.distances[found.possible]))
 
     def levels(self, scores: IntArray, distances: FloatArray) -> IntArray:
         """The first step whose region contains each input; exactly as `Region.contains` compares."""

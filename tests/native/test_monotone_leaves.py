@@ -14,6 +14,7 @@ from sklearn import ensemble
 
 from pine_boost import prune_booster, sweep
 from pine_boost.native.predict import predict_margins
+from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of
 from pine_boost.proof.problem import build_problem
@@ -106,7 +107,7 @@ def test_a_file_of_xgboost_does_not_say_so_that_what_all_trees_keep_is_kept(tmp_
     native.save_model(tmp_path / "model.json")
     parsed = read_model(tmp_path / "model.json")
     assert traits_of(parsed.forest.library).monotone(parsed) is None
-    region = fit_with_states(parsed.forest, X[:250], X[250:], alpha=0.2).region
+    region = fit_with_states(parsed.forest, X[:250], X[250:], Options(alpha=0.2)).region
     directions = kept_directions(build_problem(parsed.forest, region.space, region.tables))
     assert directions == RISE_AND_FALL
     kept = leaves_from_the_original(tmp_path / "model.json", X, monotone=None)

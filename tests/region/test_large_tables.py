@@ -13,7 +13,7 @@ from pyarrow import dataset
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.errors import InvalidInputError, RegionError
 from pine_boost.model.forest import Forest
-from pine_boost.options import SCORE_NAMES
+from pine_boost.options import SCORE_NAMES, Options
 from pine_boost.region import Domain, fit_region, fitting
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import _nearest, count_nearest, edges_at_quantiles
@@ -61,17 +61,17 @@ def test_the_region_is_that_of_the_rows_in_memory(
 
 def test_the_search_begins_with_the_distinct_states_of_x_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forest, X_fit, X_cal = _problem()
-    whole = fit_with_states(forest, X_fit, X_cal, alpha=0.2)
+    whole = fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2))
     folder = _write(X_fit, tmp_path / "fit")
-    fitted = fit_with_states(forest, folder, X_cal, alpha=0.2)
+    fitted = fit_with_states(forest, folder, X_cal, Options(alpha=0.2))
     expected = np.unique(whole.fit_states, axis=0)
     order = np.lexsort(fitted.fit_states.T[::-1])
     assert np.array_equal(fitted.fit_states[order], expected)
     # too many: the same sample whatever the chunks
     monkeypatch.setattr(fitting, "MOST_DISTINCT", 40)
-    some = fit_with_states(forest, folder, X_cal, alpha=0.2)
+    some = fit_with_states(forest, folder, X_cal, Options(alpha=0.2))
     monkeypatch.setattr(rows, "CHUNK_ROWS", 17)
-    again = fit_with_states(forest, folder, X_cal, alpha=0.2)
+    again = fit_with_states(forest, folder, X_cal, Options(alpha=0.2))
     assert len(some.fit_states) == 40
     assert np.array_equal(some.fit_states, again.fit_states)
     assert {tuple(row) for row in some.fit_states} <= {tuple(row) for row in expected}
@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_a_deadline_ends_the_fit() -> None:
     forest, X_fit, X_cal = _problem()
     with pytest.raises(OutOfTime):
-        fit_with_states(forest, X_fit, X_cal, alpha=0.2, budget=Budget(deadline=0.0))
+        fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2), budget=Budget(deadline=0.0))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -10,7 +10,7 @@ import pytest
 
 from pine_boost.errors import HoldoutWarning, InvalidInputError, RegionError
 from pine_boost.model.reference import native_margins
-from pine_boost.options import SCORE_NAMES
+from pine_boost.options import SCORE_NAMES, Options
 from pine_boost.region import Condition, Domain, Region, fit_region
 from pine_boost.region.coarse import coarsen
 from pine_boost.region.conformal import calibrate, require_room
@@ -299,7 +299,7 @@ def test_the_states_of_x_fit_come_with_the_region(manner: Manner, score: str) ->
     rng = np.random.default_rng(5)
     forest = random_forest(rng, 4, 3, 3, manner=manner, categorical=(1,))
     X_fit, X_cal = random_rows(rng, forest, 150), random_rows(rng, forest, 60)
-    fitted = fit_with_states(forest, X_fit, X_cal, alpha=0.2, score=score)
+    fitted = fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2, score=score))
     assert np.array_equal(fitted.fit_states, fitted.region.states(X_fit))
     assert fitted.region == fit_region(forest, X_fit, X_cal, alpha=0.2, score=score)
 
@@ -307,6 +307,6 @@ def test_the_states_of_x_fit_come_with_the_region(manner: Manner, score: str) ->
 def test_without_tables_there_are_possible_inputs_to_begin_with() -> None:
     forest = random_forest(np.random.default_rng(6), 4, 3, 3)
     domain = Domain(never_missing=True, lower={0: 0.0})
-    fitted = fit_with_states(forest, alpha=0, domain=domain)
+    fitted = fit_with_states(forest, None, None, Options(alpha=0, domain=domain))
     assert len(np.unique(fitted.fit_states, axis=0)) > 10
     assert fitted.region.tables.contains(fitted.fit_states).all()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import MalformedModelError
+from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.fitting import FittedRegion, fit_region, fit_with_states
@@ -72,7 +73,7 @@ def test_coverage_over_many_draws(share: float, ties: bool) -> None:
 
 
 def fitted(model: Any, rows: Any, alpha: float = 0.2) -> FittedRegion:
-    return fit_with_states(read_model(model).forest, rows[:200], rows[200:], alpha=alpha, with_evidence=True)
+    return fit_with_states(read_model(model).forest, rows[:200], rows[200:], Options(alpha=alpha, indifference="auto"))
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,7 @@ def test_limits_lie_off_the_inputs() -> None:
         model = xgboost.XGBClassifier(n_estimators=7, max_depth=2, n_jobs=1).fit(X[:400], y[:400])
         margins = model.predict(X, output_margin=True)
         parsed = read_model(model)
-        found = fit_with_states(parsed.forest, X[:400], X[400:800], alpha=0.2, with_evidence=True)
+        found = fit_with_states(parsed.forest, X[:400], X[400:800], Options(alpha=0.2, indifference="auto"))
         fixed = fit_region(parsed.forest, X[:400], X[400:800], alpha=0.3, indifference=0.1)
         for region in (fixed, *(found.with_toss_ups(share) for share in (0.25, 0.5, 0.75, 0.9))):
             if region.delta is not None:

@@ -16,6 +16,7 @@ from pine_boost.budget import StopReason
 from pine_boost.certificate.claims import choice_of
 from pine_boost.cli.prune import exit_code
 from pine_boost.model.forest import PrunedForest
+from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
@@ -87,7 +88,7 @@ def _chosen(n_kept: int, share: float = 0.9) -> tuple[Chosen, SearchResult, Regi
     X = random.normal(size=(600, 4))
     y = (X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0).astype(int)
     model = read_model(XGBClassifier(n_estimators=100, max_depth=2, learning_rate=0.3).fit(X[:200], y[:200]))
-    fitted = fit_with_states(model.forest, X[200:400], X[400:], alpha=0.1, with_evidence=True)
+    fitted = fit_with_states(model.forest, X[200:400], X[400:], Options(alpha=0.1, indifference="auto"))
     region = fitted.with_toss_ups(share)
     problem = build_problem(model.forest, region.space, region.tables, delta=region.delta or 0.0)
     kept = np.arange(n_kept)

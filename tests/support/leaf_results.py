@@ -11,6 +11,7 @@ from pine_boost.budget import Budget, StopReason
 from pine_boost.build_result import build_prune_result, native_rows
 from pine_boost.cli import main
 from pine_boost.native.predict import predict_margins
+from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
@@ -32,7 +33,7 @@ def leaves_from_the_original(
     """Leaf values from the original on, so that every unit that goes is one that they let go."""
     n = len(X) // 2
     parsed = read_model(native)
-    region_and_states = fit_with_states(parsed.forest, X[:n], X[n:], alpha=0.2)
+    region_and_states = fit_with_states(parsed.forest, X[:n], X[n:], Options(alpha=0.2))
     region = region_and_states.region
     problem = build_problem(parsed.forest, region.space, region.tables)
     n_units = parsed.forest.n_trees if unit == "tree" else int(parsed.forest.tree_round.max()) + 1
