@@ -28,6 +28,20 @@ from pine_boost.region.margins import ServingMargin
 FORMAT = "pine_boost certificate"
 
 
+def require(condition: bool, message: str, option: str | None = None) -> None:
+    """Raise CertificateMismatch unless the condition holds."""
+    if not condition:
+        raise CertificateMismatch(message, option=option)
+
+
+def require_fields(stated: Any, found: Mapping[str, Any], sentence: str) -> None:
+    """Compare fields of a record with what was computed again; ``sentence`` formats name, stated and found."""
+    for name, value in found.items():
+        own = getattr(stated, name)
+        if own != value:
+            raise CertificateMismatch(sentence.format(name=name, stated=own, found=value))
+
+
 class Status(Enum):
     """CERTIFIED carries a claim, NOT_CERTIFIED none; there is nothing in between."""
 

@@ -5,6 +5,7 @@ Models, region and certificate go in; a CertificateMismatch names the first thin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget
-from pine_boost.certificate.certificate import BoundRecord, Certificate, CutRecord, Status
+from pine_boost.certificate.certificate import BoundRecord, Certificate, CutRecord, Status, require, require_fields
 from pine_boost.certificate.claims import claim_of, kept_reason, rests_on, sureness_of
 from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
@@ -28,7 +29,6 @@ from pine_boost.proof.problem import Problem, required_int
 from pine_boost.proof.standalone_margin import distance_of
 from pine_boost.region.margins import ServingMargin
 from pine_boost.region.region import Region
-from pine_boost.region.score_tables import TreeCost
 from pine_boost.tables.schema import schema_of
 
 # what a wrapper adds to its booster and no model file holds, by the attribute that holds it
@@ -38,8 +38,8 @@ _MOST_NUMBERS = 200_000  # of the record of a bound: a few megabytes of JSON
 
 def require_one_result(original: Forest, pruned: Forest, region: Region, certificate: Certificate) -> None:
     """Check that models, region and certificate belong to one another, down to the last bit."""
-    if certificate.status != Status.CERTIFIED.value:
-        raise CertificateMismatch(f"The certificate's status is {certificate.status}: it makes no claim to verify.")
+    is_claim = certificate.status == Status.CERTIFIED.value
+    require(is_claim, f"The certificate's status is {certificate.status}: it makes no claim to verify.")
     found = {
         "original_digest": forest_digest(original),
         "pruned_digest": forest_digest(pruned),
@@ -59,13 +59,9 @@ def require_one_result(original: Forest, pruned: Forest, region: Region, certifi
         "region_fingerprint": "The region is not the one",
     }
     for name, value in found.items():
-        stated = getattr(certificate, name)
-        if stated != value:
-            start = subject.get(name, f"{name} is not the value")
-            raise CertificateMismatch(
-                f"{start} that the certificate names (found {value!r}, certificate {stated!r}); "
-                "a file was changed or belongs to another run."
-            )
+        start = subject.get(name, f"{name} is not the value")
+        sentence = f"{start} that the certificate names (found {{found!r}}, certificate {{stated!r}}); "
+        require_fields(certificate, {name: value}, sentence + "a file was changed or belongs to another run.")
     _require_region_of(original, region)
 
 
@@ -76,14 +72,10 @@ def require_band(problem: Problem, certificate: Certificate) -> None:
         "undecided": problem.undecided if is_pruned else 0.0,
         "native_band": problem.native_band if is_pruned else 0.0,
     }
-    for name, value in found.items():
-        if getattr(certificate, name) != value:
-            raise CertificateMismatch(
-                f"The certificate leaves out inputs within {getattr(certificate, name)!r} of the decision ({name}); "
-                f"for these models it must be {value!r}."
-            )
-    if not is_pruned and certificate.undecided_exists is not None:
-        raise CertificateMismatch("The certificate speaks of a rounding band although the original was kept.")
+    sentence = "The certificate leaves out inputs within {stated!r} of the decision ({name}); for these models it must "
+    require_fields(certificate, found, sentence + "be {found!r}.")
+    speaks_of_none = is_pruned or certificate.undecided_exists is None
+    require(speaks_of_none, "The certificate speaks of a rounding band although the original was kept.")
 
 
 def region_fields(region: Region) -> dict[str, Any]:
@@ -105,27 +97,26 @@ def region_fields(region: Region) -> dict[str, Any]:
 
 
 def _require_region_of(original: Forest, region: Region) -> None:
-    """Rebuild from the original what the region claims about it."""
-    if region.cuts != original.decision.cuts or region.n_outputs != original.n_outputs:
-        raise CertificateMismatch("The region was made for a model with other decisions.")
-    if region.thresholds != original.decision.thresholds or region.model_digest != forest_digest(original):
-        raise CertificateMismatch("The region was made for another model or threshold than the original's.")
-    rebuilt = replace(region, space=_space_of(original, region), schema=schema_of(original))
-    stored, expected = region.to_json(), rebuilt.to_json()
-    for part, words in (("space", "states"), ("schema", "columns")):
-        if stored[part] != expected[part]:
-            raise CertificateMismatch(f"The {words} of the region are not those of the original model.")
-    again = region.with_alpha(region.alpha)
-    if (again.tau, again.delta) != (region.tau, region.delta):
-        raise CertificateMismatch(
-            f"tau={region.tau} (with delta={region.delta}) does not follow from the region's "
-            f"calibration scores and alpha={region.alpha}."
-        )
-    if again.indifference != region.indifference:
-        raise CertificateMismatch("The region's indifference is not its share of alpha.")
+    """Rebuild what the region says of the original, and what follows from its calibration scores."""
+    rebuilt = replace(
+        region.with_alpha(region.alpha),
+        space=_space_of(original, region),
+        schema=schema_of(original),
+        cuts=original.decision.cuts,
+        n_outputs=original.n_outputs,
+        thresholds=original.decision.thresholds,
+        model_digest=forest_digest(original),
+    )
+    expected = rebuilt.to_json()
+    for name, stated in region.to_json().items():
+        found = "" if name in ("space", "schema") else f" ({stated!r}, found {expected[name]!r})"
+        sentence = f"{name!r} of the region does not follow from the original model and the calibration scores{found}."
+        require(stated == expected[name], sentence)
     trees = None if region.score_tables is None else region.score_tables.trees
     if trees is not None and trees.of_model:
-        _require_model_trees(trees, route(original, region.space))
+        own = route(original, region.space)
+        same = (np.array_equal(getattr(trees.trees, n), getattr(own, n)) for n in StateTrees.__dataclass_fields__)
+        require(all(same), "The region's leaf costs refer to other trees than the original model's.")
 
 
 def _space_of(original: Forest, region: Region) -> StateSpace:
@@ -136,12 +127,6 @@ def _space_of(original: Forest, region: Region) -> StateSpace:
         same = own.codes is not None or np.array_equal(own.edges, stored.edges)
         extra.append(None if same else stored.edges)
     return build_space(original, extra)
-
-
-def _require_model_trees(stored: TreeCost, trees: StateTrees) -> None:
-    for name in StateTrees.__dataclass_fields__:
-        if not np.array_equal(getattr(stored.trees, name), getattr(trees, name)):
-            raise CertificateMismatch("The region's leaf costs refer to other trees than the original model's.")
 
 
 def require_consistent(
@@ -160,24 +145,23 @@ def require_consistent(
         "units_kept": leaves_after if unit == "leaf" else len(np.unique(tree_units(forest, unit)[kept])),
         "leaves_after": leaves_after,
     }
-    for name, value in found.items():
-        stated = getattr(certificate, name)
-        if stated != value:
-            raise CertificateMismatch(f"{name} is {stated} in the certificate; the models say {value}.")
+    require_fields(certificate, found, "{name} is {stated} in the certificate; the models say {found}.")
     is_met = certificate.lower_bound == certificate.units_kept
-    if not 0 <= certificate.lower_bound <= certificate.units_kept or (certificate.optimal and not is_met):
-        raise CertificateMismatch(
-            f"The certificate's lower bound {certificate.lower_bound} (optimal: "
-            f"{certificate.optimal}) does not fit {certificate.units_kept} kept units."
-        )
-    if len(certificate.weights) != len(kept):
-        raise CertificateMismatch(f"The certificate has {len(certificate.weights)} weights for {len(kept)} kept trees.")
-    if matched is not None:
-        _require_whole_trees(forest, matched, certificate)
-        _require_weights(problem.forest, matched, certificate)
-        _require_proofs(problem, certificate)
-    elif any(weight != 1 for weight in certificate.weights) or certificate.proofs or certificate.reweight != "tree":
-        raise CertificateMismatch("The original was kept, but the certificate names other weights or proofs.")
+    require(
+        0 <= certificate.lower_bound <= certificate.units_kept and (is_met or not certificate.optimal),
+        f"The certificate's lower bound {certificate.lower_bound} (optimal: {certificate.optimal}) does not fit "
+        f"{certificate.units_kept} kept units.",
+    )
+    n_weights = len(certificate.weights)
+    require(n_weights == len(kept), f"The certificate has {n_weights} weights for {len(kept)} kept trees.")
+    if matched is None:
+        is_plain = set(certificate.weights) <= {1} and not certificate.proofs and certificate.reweight == "tree"
+        require(is_plain, "The original was kept, but the certificate names other weights or proofs.")
+        return
+    _require_whole_trees(forest, matched, certificate)
+    _require_weights(problem.forest, matched, certificate)
+    stated = [(proof.question, proof.method) for proof in certificate.proofs]
+    _require_two_methods(problem, stated, "The certificate")
 
 
 def _require_whole_trees(forest: Forest, matched: MatchedTrees, certificate: Certificate) -> None:
@@ -195,11 +179,11 @@ def _require_whole_trees(forest: Forest, matched: MatchedTrees, certificate: Cer
     below = np.flatnonzero((owner >= 0) & (forest.kind == SplitKind.LEAF) & matched.alive)
     first = np.full(forest.n_nodes, -1)
     first[owner[below[::-1]]] = below[::-1]
-    if np.any(forest.value[below] != forest.value[first[owner[below]]]):
-        raise CertificateMismatch(
-            f"The pruned model has leaves where the original has splits, but the certificate's "
-            f"unit is {certificate.unit!r} and its reweight {certificate.reweight!r}."
-        )
+    require(
+        not np.any(forest.value[below] != forest.value[first[owner[below]]]),
+        "The pruned model has leaves where the original has splits, but the certificate's unit is "
+        f"{certificate.unit!r} and its reweight {certificate.reweight!r}.",
+    )
 
 
 def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certificate) -> None:
@@ -208,8 +192,7 @@ def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certifi
     Trees with new leaf values have no weights: there all must be 1.
     """
     if certificate.reweight == "leaf":
-        if any(weight != 1 for weight in certificate.weights):
-            raise CertificateMismatch("The certificate names weights of trees that have new leaf values.")
+        require(set(certificate.weights) <= {1}, "The certificate names weights of trees that have new leaf values.")
         return
     pruned = matched.pruned
     slack = 2.0 + float(2 * matched.deviation * 2**pruned.grid)
@@ -220,57 +203,46 @@ def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certifi
         with np.errstate(over="ignore"):  # a forged weight may be huge; infinity is no ratio of leaves
             before = np.ldexp(weight * (forest.value[leaves] - forest.value[leaves[:1]]), pruned.grid)
         after = pruned.value_int[leaves] - pruned.value_int[leaves[:1]]
-        if len(leaves) > 1 and not np.all(np.abs(after - before) <= slack):
-            raise CertificateMismatch(
-                f"The certificate's weight {weight!r} of tree {tree} is not the ratio of the two models' leaves."
-            )
+        require(
+            len(leaves) < 2 or bool(np.all(np.abs(after - before) <= slack)),
+            f"The certificate's weight {weight!r} of tree {tree} is not the ratio of the two models' leaves.",
+        )
 
 
-def _require_proofs(problem: Problem, certificate: Certificate) -> None:
+def _require_two_methods(problem: Problem, stated: Iterable[tuple[str, str]], who: str) -> None:
+    """Check that every question has two proofs, and that nothing else was proved."""
     methods: dict[str, set[str]] = {question.name: set() for question in problem.questions}
-    for proof in certificate.proofs:
-        if proof.question not in methods:
-            raise CertificateMismatch(
-                f"The certificate proves {proof.question[:80]!r}, which is not a question of this model."
-            )
-        methods[proof.question].add(proof.method)
+    for question, method in stated:
+        require(question in methods, f"{who} proves {question[:80]!r}, which is not a question of this model.")
+        methods[question].add(method)
     for name, used in methods.items():
-        if len(used) < 2:
-            raise CertificateMismatch(f"The certificate records {len(used)} proofs of {name!r}; a claim needs two.")
+        require(len(used) > 1, f"{who} records {len(used)} proofs of {name!r}; a claim needs two.")
 
 
 def require_bound(
     problem: Problem, certificate: Certificate, budget: Budget, X_fit: Any, region: Region
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether the lower bound was proved again from the rows and multipliers in the certificate, and a remark."""
-    written = certificate.bound
-    if certificate.unit == "leaf" and (written is not None or certificate.lower_bound > 1):
-        raise CertificateMismatch(
-            f"The certificate's lower bound {certificate.lower_bound} is about leaves, for which there is no proof."
-        )
+    written, subject = certificate.bound, f"The certificate's lower bound {certificate.lower_bound}"
+    is_trivial = written is None and certificate.lower_bound <= 1
+    require(certificate.unit != "leaf" or is_trivial, f"{subject} is about leaves, for which there is no proof.")
     if written is None:
-        if certificate.lower_bound > 1:
-            raise CertificateMismatch(f"The certificate's lower bound {certificate.lower_bound} comes without a proof.")
+        require(is_trivial, f"{subject} comes without a proof.")
         return True, ()
     bound = read_bound(problem, certificate.lower_bound, written)
     units = tree_units(problem.forest, certificate.unit)
     by_leaf = certificate.reweight == "leaf"
-    if by_leaf and (problem.forest.tree_output < 0).any():
-        raise CertificateMismatch("Leaves with a value per output cannot have new values.")
-    verdict = None
-    if bound is not None:
-        verdict = check_bound(problem, units, bound, budget, by_leaf=by_leaf)
-    if verdict is False or bound is None:
-        raise CertificateMismatch(
-            f"The rows and multipliers of the certificate do not prove its lower bound {certificate.lower_bound}."
-        )
+    has_vectors = bool((problem.forest.tree_output < 0).any())
+    require(not (by_leaf and has_vectors), "Leaves with a value per output cannot have new values.")
+    verdict = False if bound is None else check_bound(problem, units, bound, budget, by_leaf=by_leaf)
+    if bound is None or verdict is False:
+        number = certificate.lower_bound
+        raise CertificateMismatch(f"The rows and multipliers of the certificate do not prove its lower bound {number}.")
     if written.outside and X_fit is not None:
         known = {row.tobytes() for row in region.states(X_fit)}
         outside = bound.states[~problem.region.contains(bound.states)]
-        if not all(row.tobytes() in known for row in outside):
-            raise CertificateMismatch(
-                "The lower bound rests on a point that is neither in the region nor in X_fit.", option="X_fit"
-            )
+        unknown = "The lower bound rests on a point that is neither in the region nor in X_fit."
+        require(all(row.tobytes() in known for row in outside), unknown, option="X_fit")
     if verdict is None:
         return False, ("The lower bound was not proved again: the time ran out.",)
     return True, (f"At least {bound.units} {certificate.unit}s are needed: proved again.",)
@@ -330,11 +302,12 @@ def require_interchangeable(original: Model, pruned: Model) -> None:
     for name in sorted(before.keys() | after.keys()):
         if original.kind != pruned.kind and _is_lacking(name, original, pruned):
             continue
-        if before.get(name) != after.get(name):
-            raise CertificateMismatch(
-                f"Original and pruned model differ in {name}: {_short(before.get(name))} and "
-                f"{_short(after.get(name))}. A file was changed or belongs to another run."
-            )
+        one, other = before.get(name), after.get(name)
+        require(
+            bool(one == other),
+            f"Original and pruned model differ in {name}: {_short(one)} and {_short(other)}. "
+            "A file was changed or belongs to another run.",
+        )
 
 
 def _is_lacking(name: str, *models: Model) -> bool:
@@ -356,33 +329,23 @@ def require_serving(
     if stated is None:
         return None
     pruned = matched.pruned
-    if certificate.delta is None:
-        raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
-    if stated.pruned_digest != certificate.pruned_digest:
-        raise CertificateMismatch("The serving margin is of another model than the pruned one.")
-    if (stated.region_digest, stated.tau) != (region.tables_digest, region.tau):
-        raise CertificateMismatch("The serving margin was proved in another region.")
-    if stated.n_cal != region.n_cal:
-        raise CertificateMismatch("The serving margin was counted on another number of rows than 'n_cal'.")
-    if stated.distance != distance_of(stated.units, pruned.grid):
-        raise CertificateMismatch("The serving margin is not its number of grid units.")
-    if stated.units < required_int(problem.forest, pruned.grid)[1]:
-        raise CertificateMismatch("The serving margin is nearer than the model's own rounding.")
-    _require_near_grid(matched)
-    methods: dict[str, set[str]] = {question.name: set() for question in problem.questions}
-    for question, method in stated.proofs:
-        methods.setdefault(question, set()).add(method)
-    if len(methods) != len(problem.questions) or min(map(len, methods.values())) < 2:
-        raise CertificateMismatch("The serving margin needs two proofs of every question.")
+    require(certificate.delta is not None, "The certificate names a serving margin that nothing needs.")
+    found = {
+        "pruned_digest": certificate.pruned_digest,
+        "region_digest": region.tables_digest,
+        "tau": region.tau,
+        "n_cal": region.n_cal,
+        "distance": distance_of(stated.units, pruned.grid),
+    }
+    require_fields(stated, found, "{name} of the serving margin is {stated!r}; models and region say {found!r}.")
+    is_beyond = stated.units >= required_int(problem.forest, pruned.grid)[1]
+    require(is_beyond, "The serving margin is nearer than the model's own rounding.")
+    # the one unit of `distance_of` must hold the rounding of the cut and that of the leaves
+    off = matched.deviation * (1 if pruned.forest.n_outputs == 1 else 2) * 2**pruned.grid
+    require(
+        off + Fraction(1, 2) <= 1,
+        "The serving margin leaves half a grid unit for the rounding of the pruned model, whose margin may be off by "
+        f"{float(off):.3g}.",
+    )
+    _require_two_methods(problem, stated.proofs, "The serving margin")
     return stated
-
-
-def _require_near_grid(matched: MatchedTrees) -> None:
-    """The one unit of `distance_of` must hold the rounding of the cut and that of the leaves."""
-    per_side = 1 if matched.pruned.forest.n_outputs == 1 else 2
-    off = matched.deviation * per_side * 2**matched.pruned.grid
-    if off + Fraction(1, 2) > 1:
-        raise CertificateMismatch(
-            f"The serving margin leaves half a grid unit for the rounding of the pruned model, "
-            f"whose margin may be off by {float(off):.3g}."
-        )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import SHARES, Budget, Effort
-from pine_boost.certificate.certificate import Certificate, QuestionProof
+from pine_boost.certificate.certificate import Certificate, QuestionProof, require, require_fields
 from pine_boost.certificate.claims import exception_of, nothing_to_prove, rests_on, speaks_of_everything
 from pine_boost.certificate.consistency import (
     as_region_reads,
@@ -44,7 +44,7 @@ from pine_boost.region.region import Region
 from pine_boost.region.region_ladder import build_ladder, fit_evidence, measure
 from pine_boost.region.scores.fit_score import fit_score
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.overlap import count_overlap, row_hashes
+from pine_boost.tables.overlap import Overlap, count_overlap, row_hashes
 from pine_boost.tables.rows import MemoryRows, open_rows
 
 # Neither the seeds nor the combination of settings of the search's two proofs.
@@ -227,10 +227,9 @@ def _require_identical(problem: Problem, smaller: Forest, certificate: Certifica
             raise CertificateMismatch(
                 f"The certificate says that the original was kept, but the two models differ: {error}"
             ) from error
-    if certificate.kept != tuple(range(certificate.trees_before)):
-        raise CertificateMismatch("The certificate says that the original was kept, but not all of its trees.")
-    if certificate.serving is not None:
-        raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
+    keeps_all = certificate.kept == tuple(range(certificate.trees_before))
+    require(keeps_all, "The certificate says that the original was kept, but not all of its trees.")
+    require(certificate.serving is None, "The certificate names a serving margin that nothing needs.")
     require_consistent(problem, smaller, None, certificate)
     return nothing_to_prove(is_trimmed)
 
@@ -241,14 +240,13 @@ def _check_undecided(
     """Whether what the certificate says about inputs in the rounding band was settled, and a remark."""
     stated = certificate.undecided_exists
     if problem.undecided == 0:
-        if stated:
-            raise CertificateMismatch("The certificate says that inputs lie in a rounding band that is empty.")
+        require(not stated, "The certificate says that inputs lie in a rounding band that is empty.")
         return True, ()
     nowhere = any(find_undecided(stage.problem, None, budget) is False for stage in outer)
     exists = False if nowhere else find_undecided(problem, None, budget)
-    if None not in (stated, exists) and stated != exists:
-        lies = "no input of the region lies" if exists else "an input of the region lies"
-        raise CertificateMismatch(f"The certificate says that {lies} within the rounding band, which is not so.")
+    lies = "no input of the region lies" if exists else "an input of the region lies"
+    agrees = None in (stated, exists) or stated == exists
+    require(agrees, f"The certificate says that {lies} within the rounding band, which is not so.")
     if stated is not None and exists is None:
         return False, ("Whether an input lies in the original's rounding band was not settled in time.",)
     if exists is False:
@@ -268,12 +266,12 @@ def _check_serving(
     if tables[1] is not None:
         cal = open_rows(tables[1], region.schema, "X_cal")
         found = count_sure(serving, region, after.forest, cal)
-        if found != (serving.n_cal, serving.n_inside):
-            raise CertificateMismatch(
-                f"{serving.n_inside} of {serving.n_cal} calibration rows are said to pass the "
-                f"serving margin; of X_cal {found[1]} of {found[0]} do.",
-                option="X_cal",
-            )
+        require(
+            found == (serving.n_cal, serving.n_inside),
+            f"{serving.n_inside} of {serving.n_cal} calibration rows are said to pass the serving margin; of X_cal "
+            f"{found[1]} of {found[0]} do.",
+            option="X_cal",
+        )
     return prove_serving(problem, pruned, serving.units, THIRD, budget)
 
 
@@ -406,12 +404,16 @@ def recompute_region(
         return True, ("The claim is about every input: it needs no tables.",)
     assert region.score_tables is not None
     fit, cal = (MemoryRows(to_matrix(X, region.schema, n)) for X, n in ((X_fit, "X_fit"), (X_cal, "X_cal")))
-    _require_equal("n_fit", region.n_fit, fit.n_rows)
-    _require_equal("n_cal", region.n_cal, cal.n_rows)
+    require_fields(region, {"n_fit": fit.n_rows, "n_cal": cal.n_rows}, _IN_REGION)
     remarks: tuple[str, ...] = ()
     refitted = region.score_name in SCORE_NAMES and bool(certificate.fitted_with)
+    how = certificate.fitted_with
     if refitted:
-        _require_score(original, region, certificate, fit)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            options = {"n_bins": how.get("n_bins", 4), "random_state": how.get("random_state", 0)}
+            fitted = fit_score(region.score_name, original, fit, **options)
+        _require_same(region, "X_fit", space=fitted.space, score_tables=fitted.tables)
     else:
         remarks += (
             f"The score {region.score_name!r} is taken from the region: how it was fitted is not "
@@ -421,44 +423,36 @@ def recompute_region(
     seen, held = (measured(rows, original=original if region.indifference > 0 else None) for rows in (fit, cal))
     if region.nesting is None:
         delta, calibration = calibrate_fixed(original, seen, held, region.indifference)
-        _require_equal("delta", region.delta, delta)
+        require_fields(region, {"delta": delta}, _IN_REGION)
     else:
-        evidence = fit_evidence(original, region.space, fit, seen, certificate.fitted_with.get("random_state", 0))
+        evidence = fit_evidence(original, region.space, fit, seen, how.get("random_state", 0))
         ladder = build_ladder(evidence, region.nesting.share)
-        if replace(region, nesting=ladder).to_json()["nesting"] != region.to_json()["nesting"]:
-            raise CertificateMismatch(
-                "The ladder of regions, from which tau and delta were taken, is not the one that X_fit gives.",
-                option="X_fit",
-            )
+        _require_same(region, "X_fit", nesting=ladder)
         calibration = ladder.calibration(held)
-    if not np.array_equal(calibration, region.calibration):
-        raise CertificateMismatch(
-            f"The calibration scores of the region are not those of X_cal: tau={region.tau} (with delta="
-            f"{region.delta}) for alpha={region.alpha:g} does not follow from these rows.",
-            option="X_cal",
-        )
+    require(
+        np.array_equal(calibration, region.calibration),
+        f"The calibration scores of the region are not those of X_cal: tau={region.tau} (with delta={region.delta}) "
+        f"for alpha={region.alpha:g} does not follow from these rows.",
+        option="X_cal",
+    )
     # how many calibration rows were seen: the claim promises less where they were
-    overlap, stated = count_overlap(row_hashes(fit.matrix), row_hashes(cal.matrix)), region.overlap
-    _require_equal("overlap", 0 if stated is None else stated.n_seen, overlap.n_seen)
-    evident = stated is not None and stated.is_evident
-    _require_equal("whether calibration rows were seen", evident, overlap.is_evident)
+    overlap = count_overlap(row_hashes(fit.matrix), row_hashes(cal.matrix))
+    counted = {name: getattr(overlap, name) for name in ("n_seen", "n_expected", "is_evident")}
+    require_fields(region.overlap or Overlap(cal.n_rows, 0, 0.0, 1.0), counted, _IN_REGION)
     return refitted, (*remarks, _measured(region, cal.n_rows))
 
 
-def _require_score(original: Forest, region: Region, certificate: Certificate, fit: MemoryRows) -> None:
-    how = certificate.fitted_with
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fitted = fit_score(
-            region.score_name, original, fit, n_bins=how.get("n_bins", 4), random_state=how.get("random_state", 0)
+_IN_REGION = "{name} is {stated!r} in the region; the tables given say {found!r}."
+
+
+def _require_same(region: Region, option: str, **found: Any) -> None:
+    """Check that parts of a region are those that a table gives."""
+    rebuilt, stated = replace(region, **found).to_json(), region.to_json()
+    for name in stated:
+        sentence = (
+            f"{name!r} of the region is not what {option} gives: the region was fitted on other rows, or changed."
         )
-    stated = region.to_json()
-    found = replace(region, space=fitted.space, score_tables=fitted.tables).to_json()
-    if found["space"] != stated["space"] or found["score"] != stated["score"]:
-        raise CertificateMismatch(
-            "The score of the region is not the one that X_fit gives: the region was fitted on other rows, or changed.",
-            option="X_fit",
-        )
+        require(rebuilt[name] == stated[name], sentence, option=option)
 
 
 def _measured(region: Region, n_rows: int) -> str:
@@ -469,8 +463,3 @@ def _measured(region: Region, n_rows: int) -> str:
         f"Region and tau were computed again from X_fit and X_cal: {inside} of {n_rows} calibration "
         f"rows ({inside / n_rows:.2%}) lie in the region."
     )
-
-
-def _require_equal(name: str, stated: Any, found: Any) -> None:
-    if stated != found:
-        raise CertificateMismatch(f"{name} is {stated!r} in the region; the tables given say {found!r}.")

@@ -322,10 +322,10 @@ def test_an_edited_region_is_noticed(booster: tuple[Any, PruneResult], edit: Any
 
 
 CONSISTENT_EDITS = {
-    "tau": "does not follow from",
-    "calibration": "does not follow from",
-    "cut": "other decisions",
-    "edge": "states of the region",
+    "tau": "'tau' of the region does not follow from",
+    "calibration": "'tau' of the region does not follow from",
+    "cut": "'cuts' of the region does not follow from",
+    "edge": "'space' of the region does not follow from",
 }
 
 

@@ -213,17 +213,35 @@ def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables: Any) -> No
     seen = X_fit.iloc[:100]
     with pytest.warns(UserWarning, match="also occur in X_fit"):
         result = prune_booster(model, X_fit, seen, alpha=0.3, allow_overlap=True, objective="l1")
+    forged = _with_overlap(result, n_seen=0, n_expected=0.0, p_value=1.0)
+    assert verify(model, result.model, *forged).agrees is not False
+    with pytest.raises(CertificateMismatch, match="n_seen is 0 in the region"):
+        verify(model, result.model, *forged, X_fit=X_fit, X_cal=seen)
+
+
+def test_few_rows_that_were_seen_cannot_be_passed_off_as_chance(tables: Any) -> None:
+    X_fit, X_cal, y = tables
+    model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
+    X_cal = X_cal.copy()
+    X_cal.iloc[:1] = X_fit.iloc[:1].to_numpy()
+    result = prune_booster(model, X_fit, X_cal, alpha=0.3, objective="l1")
+    assert 0 < result.certificate.overlap < 0.01
+    assert verify(model, result.model, result.region, result.certificate, X_fit=X_fit, X_cal=X_cal).agrees
+    forged = _with_overlap(result, n_expected=1.0)
+    assert forged[1].overlap == 0
+    with pytest.raises(CertificateMismatch, match=r"n_expected is 1.0 in the region"):
+        verify(model, result.model, *forged, X_fit=X_fit, X_cal=X_cal)
+
+
+def _with_overlap(result: Any, **changed: Any) -> tuple[Region, Certificate]:
+    """Region and certificate with another count of the calibration rows that were seen, and the claim of it."""
     document = result.region.to_json()
-    document["overlap"].update(n_seen=0, n_expected=0.0, p_value=1.0)
-    forged = Region.from_json(document)
-    certificate = replace(
-        result.certificate, region_fingerprint=forged.fingerprint(), overlap=0.0, overlap_evident=False
-    )
-    certificate = replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
-    parts = (model, result.model, forged, certificate)
-    assert verify(*parts).agrees is not False
-    with pytest.raises(CertificateMismatch, match="overlap is 0 in the region"):
-        verify(*parts, X_fit=X_fit, X_cal=seen)
+    document["overlap"].update(changed)
+    region = Region.from_json(document)
+    assert region.overlap is not None
+    names = {"region_fingerprint": region.fingerprint(), "overlap": region.overlap.share, "overlap_evident": False}
+    certificate = replace(result.certificate, **names)
+    return region, replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
 
 
 @pytest.mark.parametrize("change", [{"thresholds": (0.3,)}, {"model_digest": "0" * 64}], ids=str)
@@ -231,5 +249,5 @@ def test_a_region_of_another_model_or_threshold_is_noticed(saved: Path, change: 
     region = replace(Region.load(saved / "out" / "region.json"), **change)
     certificate = Certificate.load(saved / "out" / "certificate.json")
     certificate = replace(certificate, region_fingerprint=region.fingerprint())
-    with pytest.raises(CertificateMismatch, match="another model or threshold"):
+    with pytest.raises(CertificateMismatch, match="of the region does not follow from the original model"):
         _verify(saved, region=region, certificate=certificate)
