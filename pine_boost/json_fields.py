@@ -12,7 +12,7 @@ import re
 import reprlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -377,14 +377,27 @@ def flags(length: int) -> Reader:
     return check
 
 
+def plain(value: Any) -> Any:
+    """A value as JSON keeps it: dataclasses as objects, members by name, NaN as null; bools and infinities as text."""
+    if isinstance(value, Enum):
+        return value.name
+    if is_dataclass(value):
+        return {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, np.ndarray):
+        if value.dtype == bool:
+            return write_flags(value) if value.ndim == 1 else [write_flags(row) for row in value]
+        value = value.tolist()
+    if isinstance(value, (tuple, list)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float):
+        return None if value != value else write_float(value)
+    return value
+
+
 def write_scalars(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass that are no arrays: enumerations by name, NaN as null."""
+    """The fields of a dataclass that are no arrays."""
     found = {entry.name: getattr(record, entry.name) for entry in fields(record)}
-    return {
-        name: value.name if isinstance(value, Enum) else None if value != value else value
-        for name, value in found.items()
-        if not isinstance(value, np.ndarray)
-    }
+    return {name: plain(value) for name, value in found.items() if not isinstance(value, np.ndarray)}
 
 
 def write_float(value: float) -> float | str:

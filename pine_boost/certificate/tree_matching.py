@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pine_boost.errors import CertificateMismatch
+from pine_boost.certificate.certificate import require
 from pine_boost.model import exact
 from pine_boost.model.forest import BoolArray, Forest, IntArray, PrunedForest, spread
 from pine_boost.model.reach import find_live, shrink
@@ -56,23 +56,18 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
         The two do not read inputs alike, or a tree of one is missing in the other.
     """
     require_same_reading(original, smaller)
-    if not 0 <= grid <= exact.MAX_GRID[original.arithmetic]:
-        raise CertificateMismatch(
-            f"The certificate's grid is {grid}; 0 to {exact.MAX_GRID[original.arithmetic]} are "
-            "possible for this kind of model."
-        )
+    most = exact.MAX_GRID[original.arithmetic]
+    require(0 <= grid <= most, f"The certificate's grid is {grid}; 0 to {most} are possible for this kind of model.")
     kept_trees = np.array(kept, dtype=np.int64)
-    if np.any(np.diff(kept_trees) <= 0) or np.any((kept_trees < 0) | (kept_trees >= original.n_trees)):
-        raise CertificateMismatch(f"The certificate's kept trees are not ascending numbers below {original.n_trees}.")
+    ascends = np.all(np.diff(kept_trees) > 0) and np.all((kept_trees >= 0) & (kept_trees < original.n_trees))
+    require(bool(ascends), f"The certificate's kept trees are not ascending numbers below {original.n_trees}.")
     value_int = _to_grid(smaller.value, grid)
     intercept_int = _to_grid(smaller.intercept, grid)
     placed = np.zeros(original.value.shape, dtype=np.int64)
     expected = kept_trees[np.diff(original.tree_offset)[kept_trees] > 1]
     present = np.flatnonzero(np.diff(smaller.tree_offset) > 1)
-    if len(expected) != len(present):
-        raise CertificateMismatch(
-            f"The pruned model has {len(present)} trees with a split, the certificate keeps {len(expected)}."
-        )
+    found = f"The pruned model has {len(present)} trees with a split, the certificate keeps {len(expected)}."
+    require(len(expected) == len(present), found)
     alive = find_live(original)
     trees = _Originals.of(original, alive)
     is_leaf = original.kind == SplitKind.LEAF
@@ -95,11 +90,11 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
         None if alive.all() else trees.passed,
     )
     leaf_value = spread(original, placed)[original.kind == SplitKind.LEAF]
-    if int(np.abs(leaf_value).sum(axis=0).max()) > exact.ROW_LIMIT // 4:
-        raise CertificateMismatch(
-            f"The leaves of the pruned model are too large for the grid 2**-{grid}: their sum "
-            "would pass what the solver adds up safely."
-        )
+    require(
+        int(np.abs(leaf_value).sum(axis=0).max()) <= exact.ROW_LIMIT // 4,
+        f"The leaves of the pruned model are too large for the grid 2**-{grid}: their sum would pass what the solver "
+        "adds up safely.",
+    )
     return MatchedTrees(pruned, _deviation(smaller, value_int, intercept_int, grid), alive)
 
 
@@ -116,10 +111,9 @@ def require_same_margins(original: Forest, smaller: Forest) -> None:
     """
     require_same_reading(original, smaller)
     for name in ("tree_output", "intercept", "slack", "slope"):
-        if not np.array_equal(getattr(original, name), getattr(smaller, name)):
-            raise CertificateMismatch(f"Original and smaller model differ in {name}.")
-    if original.decision != smaller.decision:
-        raise CertificateMismatch("Original and smaller model decide in different ways.")
+        same = np.array_equal(getattr(original, name), getattr(smaller, name))
+        require(same, f"Original and smaller model differ in {name}.")
+    require(original.decision == smaller.decision, "Original and smaller model decide in different ways.")
     alive = find_live(original)
     trees = _Originals.of(original, alive)
     bits = np.zeros(original.value.shape, dtype=np.uint64)
@@ -130,8 +124,8 @@ def require_same_margins(original: Forest, smaller: Forest) -> None:
         ours_nodes, theirs_nodes = trees.match(tree, smaller, tree)
         bits[ours_nodes] = theirs[theirs_nodes]
         pass_down(original, ours_nodes, bits)
-    if not np.array_equal(bits[live], np.ascontiguousarray(original.value[live]).view(np.uint64)):
-        raise CertificateMismatch("A leaf of the smaller model has another value than before.")
+    same = np.array_equal(bits[live], np.ascontiguousarray(original.value[live]).view(np.uint64))
+    require(same, "A leaf of the smaller model has another value than before.")
 
 
 def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -> None:
@@ -145,17 +139,15 @@ def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -
     unit = Fraction(1, 2**matched.pruned.grid)
     decision = smaller.decision
     guard = Fraction(decision.guard) + matched.deviation * (1 if smaller.n_outputs == 1 else 2)
-    if len(decision.cuts) != len(problem.forest.decision.cuts):
-        raise CertificateMismatch("The pruned model decides at other cuts than the original.")
+    n_cuts = len(problem.forest.decision.cuts)
+    require(len(decision.cuts) == n_cuts, "The pruned model decides at other cuts than the original.")
     for question in problem.questions:
         distance = int(needed[question.index]) * unit - question.cut_side(decision)
         is_exact_tie = distance == 0 == matched.deviation and question.wins_tie(decision)
-        if distance > guard or (is_exact_tie and unit > guard):
-            continue
-        raise CertificateMismatch(
-            f"{question.name}: one step of the grid 2**-{matched.pruned.grid} is smaller than what "
-            "the native decision of the pruned model can tell apart; this certificate cannot be "
-            "verified."
+        require(
+            distance > guard or (is_exact_tie and unit > guard),
+            f"{question.name}: one step of the grid 2**-{matched.pruned.grid} is smaller than what the native decision "
+            "of the pruned model can tell apart; this certificate cannot be verified.",
         )
 
 
@@ -172,13 +164,12 @@ def require_same_reading(original: Forest, smaller: Forest) -> None:
         "feature_categories",
     ):
         ours, theirs = getattr(original, name), getattr(smaller, name)
-        if ours != theirs:
-            raise CertificateMismatch(f"Original and pruned model differ in {name}: {ours!r} and {theirs!r}.")
-    if original.value.shape[1] != smaller.value.shape[1]:
-        raise CertificateMismatch("Original and pruned model have leaves of different width.")
-    both = np.array([original.missing_value, smaller.missing_value])
-    if both[0] != both[1] and not np.isnan(both).all():
-        raise CertificateMismatch(f"The models read different values as missing: {both[0]:g} and {both[1]:g}.")
+        require(ours == theirs, f"Original and pruned model differ in {name}: {ours!r} and {theirs!r}.")
+    same = original.value.shape[1] == smaller.value.shape[1]
+    require(same, "Original and pruned model have leaves of different width.")
+    one, other = original.missing_value, smaller.missing_value
+    same = np.array_equal(one, other, equal_nan=True)
+    require(same, f"The models read different values as missing: {one:g} and {other:g}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,11 +210,11 @@ class _Originals:
             same = bool(same_splits(forest, a, smaller, b).all())
             a = np.concatenate([forest.left[a], forest.right[a]])
             b = np.concatenate([smaller.left[b], smaller.right[b]])
-        if not same:
-            raise CertificateMismatch(
-                f"Tree {theirs} of the pruned model is not tree {ours} of the original, which the "
-                "certificate names: output or splits differ."
-            )
+        require(
+            same,
+            f"Tree {theirs} of the pruned model is not tree {ours} of the original, which the certificate names: "
+            "output or splits differ.",
+        )
         return np.concatenate(ours_leaves), np.concatenate(theirs_leaves)
 
 
@@ -239,8 +230,8 @@ def same_splits(original: Forest, a: IntArray, smaller: Forest, b: IntArray) -> 
 
 def _to_grid(numbers: np.ndarray, grid: int) -> IntArray:
     scaled = np.ldexp(numbers, grid)
-    if np.any(np.abs(scaled) > exact.ROW_LIMIT):
-        raise CertificateMismatch(f"A leaf of the pruned model is too large for the certificate's grid 2**-{grid}.")
+    fits = bool(np.all(np.abs(scaled) <= exact.ROW_LIMIT))
+    require(fits, f"A leaf of the pruned model is too large for the certificate's grid 2**-{grid}.")
     return np.asarray(np.rint(scaled), dtype=np.int64)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import canonical, require
-from pine_boost.model.forest import IntArray
+from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import TreeShape, make_trees
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace
@@ -67,40 +67,21 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 def region_to_json(region: Region) -> dict[str, Any]:
     """Plain JSON data of a region."""
-    tables, overlap, nesting = region.tables, region.overlap, region.nesting
-    fields = {
+    tables, score = region.tables, region.score_tables
+    known: dict[str, Any] = {
         "schema": schema_to_json(region.schema),
-        "space": space_to_json(region.space),
-        "domain": {
-            "allowed": [f.write_flags(allowed) for allowed in tables.allowed],
-            "forbidden": [
-                [pair.first, pair.second, [f.write_flags(row) for row in pair.forbidden]] for pair in tables.forbidden
-            ],
-            "at_least_one": [
-                [[feature, f.write_flags(literal)] for feature, literal in clause] for clause in tables.at_least_one
-            ],
-        },
-        "score_name": region.score_name,
-        "score": None if region.score_tables is None else _score_to_json(region.score_tables),
-        "alpha": region.alpha,
-        "tau": region.tau,
-        "n_fit": region.n_fit,
-        "n_cal": region.n_cal,
-        "calibration": region.calibration.tolist(),
-        "indifference": region.indifference,
-        "delta": region.delta,
-        "cuts": list(region.cuts),
-        "n_outputs": region.n_outputs,
-        "thresholds": list(region.thresholds),
-        "overlap": None if overlap is None else asdict(overlap),
-        "model_digest": region.model_digest,
-        "nesting": None
-        if nesting is None
-        else {"share": nesting.share, "tau": nesting.tau.tolist(), "delta": nesting.delta.tolist()},
+        "space": f.plain(region.space),
+        "domain": {name: f.plain(getattr(tables, name)) for name in _DOMAIN},
+        "score": None if score is None else f.plain(replace(score, trees=None)),
+        "tau": tables.tau,
     }
-    return f.write_document(fields, FORMAT)
+    if score is not None and score.trees is not None:
+        known["score"]["trees"] = _trees_to_json(score.trees)
+    others = {name: f.plain(getattr(region, name)) for name in _FIELDS if name not in known}
+    return f.write_document(known | others, FORMAT)
 
 
+_DOMAIN = ("allowed", "forbidden", "at_least_one")
 _FIELDS: dict[str, f.Reader] = {
     **dict.fromkeys(("schema", "space", "domain", "score"), f.anything),  # they need one another
     "score_name": f.text(),
@@ -137,7 +118,9 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
     schema = schema_from_json(data.pop("schema"), "schema")
     require(0 < schema.n_features <= 2**22, "'schema.n_features' is 0 or too large")
     space = _space_from_json(data.pop("space"), schema)
-    require(space.comparison is schema.comparison, "schema and space compare differently")
+    reads_alike = space.comparison is schema.comparison
+    reads_alike &= np.array_equal(space.missing_value, schema.missing_value, equal_nan=True)
+    require(reads_alike, "schema and space compare differently")
     score = data.pop("score")
     score = None if score is None else _score_from_json(score, space)
     require(score is not None or (tau is None and nesting is None), "there is a 'tau' or 'nesting' but no 'score'")
@@ -158,57 +141,23 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "schema": schema, "space": space, "score_tables": score, "tables": tables}
 
 
-def _position(n_features: int) -> f.Reader:
-    return f.integer(0, n_features - 1)
-
-
 def _domain_from_json(section: Any, space: StateSpace, score: ScoreTables | None, tau: int | None) -> RegionTables:
-    lists = dict.fromkeys(("allowed", "forbidden", "at_least_one"), f.sequence(f.anything))
-    data = f.read(section, lists, "domain")
-    n_states = space.n_states.tolist()
-    require(len(data["allowed"]) == space.n_features, "'domain.allowed' has another length")
-    allowed = [f.flags(n)(flags, "domain.allowed") for n, flags in zip(n_states, data["allowed"], strict=True)]
-    where, feature = "domain.forbidden", _position(space.n_features)
-    forbidden = []
-    for entry in data["forbidden"]:
-        first, second, rows = f.sequence(f.anything, 3)(entry, where)
-        first, second = feature(first, where), feature(second, where)
-        rows = f.sequence(f.flags(n_states[second]), n_states[first])(rows, where)
-        forbidden.append(ForbiddenPair(first, second, np.stack(rows)))
-    where, clauses = "domain.at_least_one", []
-    for clause in data["at_least_one"]:
-        literals = []
-        for literal in f.sequence(f.sequence(f.anything, 2))(clause, where):
-            j = feature(literal[0], where)
-            literals.append((j, f.flags(n_states[j])(literal[1], where)))
-        clauses.append(tuple(literals))
-    in_use = score if tau is not None else None
-    return RegionTables(tuple(allowed), tuple(forbidden), tuple(clauses), in_use, tau)
+    feature, n_states = f.integer(0, space.n_features - 1), space.n_states.tolist()
 
+    def pair(value: Any, where: str) -> ForbiddenPair:
+        data = f.read(value, {"first": feature, "second": feature, "forbidden": f.anything}, where)
+        first, second = data["first"], data["second"]
+        rows = f.sequence(f.flags(n_states[second]), n_states[first])(data["forbidden"], where)
+        return ForbiddenPair(first, second, np.stack(rows))
 
-def space_to_json(space: StateSpace) -> dict[str, Any]:
-    """Plain JSON data of a state space."""
-    axes = []
-    for axis in space.axes:
-        axes.append(
-            {
-                "edges": [f.write_float(edge) for edge in axis.edges],
-                "n_states": axis.n_states,
-                "missing_state": axis.missing_state,
-                "zero_state": axis.zero_state,
-                "codes": None if axis.codes is None else axis.codes.tolist(),
-                "code_states": None if axis.code_states is None else axis.code_states.tolist(),
-                "other_state": axis.other_state,
-                "n_known": axis.n_known,
-                "reachable": None if axis.reachable is None else f.write_flags(axis.reachable),
-            }
-        )
-    return {
-        "comparison": space.comparison.name,
-        "category_rule": space.category_rule.name,
-        "snaps_to_zero": space.snaps_to_zero,
-        "axes": axes,
-    }
+    def literal(value: Any, where: str) -> tuple[int, BoolArray]:
+        j, states = f.sequence(f.anything, 2)(value, where)
+        return j, f.flags(n_states[feature(j, where)])(states, where)
+
+    lists = (f.sequence(f.anything, space.n_features), f.sequence(pair), f.sequence(f.sequence(literal)))
+    data = f.read(section, dict(zip(_DOMAIN, lists, strict=True)), "domain")
+    allowed = tuple(f.flags(n)(flags, "domain.allowed") for n, flags in zip(n_states, data["allowed"], strict=True))
+    return RegionTables(allowed, data["forbidden"], data["at_least_one"], score if tau is not None else None, tau)
 
 
 def _space_from_json(section: Any, schema: InputSchema) -> StateSpace:
@@ -217,16 +166,10 @@ def _space_from_json(section: Any, schema: InputSchema) -> StateSpace:
         "comparison": f.member_of(Comparison),
         "category_rule": f.member_of(CategoryRule),
         "snaps_to_zero": f.flag,
-        "axes": f.sequence(lambda value, where: _axis_from_json(value, where), schema.n_features),
+        "missing_value": f.nan_as_null,
+        "axes": f.sequence(_axis_from_json, schema.n_features),
     }
-    data = f.read(section, table, "space")
-    return StateSpace(
-        axes=data["axes"],
-        comparison=data["comparison"],
-        category_rule=data["category_rule"],
-        snaps_to_zero=data["snaps_to_zero"],
-        missing_value=schema.missing_value,
-    )
+    return StateSpace(**f.read(section, table, "space"))
 
 
 _STATE = f.integer(-1, 2**31 - 1)
@@ -268,40 +211,27 @@ def _axis_from_json(section: Any, where: str) -> Axis:
     return Axis(edges, n_states, missing, zero, codes, code_states, other, data["n_known"], reachable)
 
 
-def _score_to_json(score: ScoreTables) -> dict[str, Any]:
-    """Plain JSON data of a score."""
-    return {
-        "scale": score.scale,
-        "bins": [table.tolist() for table in score.bins],
-        "unary": [cost.tolist() for cost in score.unary],
-        "pairs": [[pair.first, pair.second, pair.cost.tolist()] for pair in score.pairs],
-        "trees": None if score.trees is None else _trees_to_json(score.trees),
-    }
-
-
 def _score_from_json(section: Any, space: StateSpace) -> ScoreTables:
     """The score of a region file, checked against its space."""
-    costs = f.sequence(f.integers(*_SCORES), space.n_features)
-    table = {
+    costs, feature = f.sequence(f.integers(*_SCORES), space.n_features), f.integer(0, space.n_features - 1)
+    table: dict[str, f.Reader] = {
         "scale": f.integer(1, 2**53),
         **dict.fromkeys(("bins", "unary"), costs),
-        "pairs": f.sequence(f.sequence(f.anything, 3)),
+        "pairs": f.sequence(f.record({"first": feature, "second": feature, "cost": _matrix}, PairTable)),
         "trees": f.optional(lambda value, where: _trees_from_json(value, where, space)),
     }
-    data = f.read(section, table, "score")
-    unary, pairs, feature = data["unary"], [], _position(space.n_features)
-    for first, second, rows in data["pairs"]:
-        first, second = feature(first, "score.pairs"), feature(second, "score.pairs")
-        row = f.integers(*_SCORES, length=len(unary[second]))
-        rows = f.sequence(row, len(unary[first]))(rows, "score.pairs")
-        require(len(rows) > 0, "'score.pairs' has an empty table")
-        pairs.append(PairTable(first, second, np.stack(rows)))
-    score = ScoreTables(data["bins"], unary, tuple(pairs), data["trees"], data["scale"])
+    score = ScoreTables(**f.read(section, table, "score"))
     try:
         check_tables(score, space)
     except InvalidInputError as error:
         raise f.FieldError(str(error).removesuffix(".")) from error
     return score
+
+
+def _matrix(value: Any, where: str) -> IntArray:
+    rows = f.sequence(f.integers(*_SCORES))(value, where)
+    require(len({len(row) for row in rows}) == 1, f"{where!r} is empty, or its rows differ in length")
+    return np.stack(rows)
 
 
 def _trees_to_json(tree_cost: TreeCost) -> dict[str, Any]:

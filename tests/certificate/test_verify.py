@@ -303,8 +303,8 @@ def _bump(document: dict[str, Any], *path: Any, by: int = 1) -> None:
 REGION_EDITS = {
     "tau": lambda d: _bump(d, "tau"),
     "alpha": lambda d: d.update(alpha=0.3),
-    "one cost": lambda d: _bump(d, "score", "pairs", 0, 2, 0, 0),
-    "root cost": lambda d: _bump(d, "score", "unary", d["score"]["pairs"][0][0], 0),
+    "one cost": lambda d: _bump(d, "score", "pairs", 0, "cost", 0, 0),
+    "root cost": lambda d: _bump(d, "score", "unary", d["score"]["pairs"][0]["first"], 0),
     "calibration": lambda d: _bump(d, "calibration", -1),
     "n_cal": lambda d: (_bump(d, "n_cal"), _bump(d, "overlap", "n_rows")),
     "delta": lambda d: d.update(delta=d["delta"] * 2),
