@@ -130,7 +130,7 @@ def test_a_changed_ladder_or_step_is_noticed(booster: Case) -> None:
     fields = {"region_fingerprint": region.fingerprint(), "indifference": region.indifference, "boundary_share": 0.33}
     certificate = forged(result, **fields)
     assert verify(model, result.model, region, certificate).agrees
-    with pytest.raises(CertificateMismatch, match="ladder"):
+    with pytest.raises(CertificateMismatch, match="'nesting' of the region is not what X_fit gives"):
         verify(model, result.model, region, certificate, X_fit=X[:250], X_cal=X[250:])
 
 
@@ -143,9 +143,9 @@ def test_forged_fields_are_noticed(booster: Case) -> None:
     edits = {
         "sureness": {"sureness": "gives its class a probability of at least 0.51"},
         "boundary_share": {"boundary_share": 0.0},
-        "another model": {"serving": replace(serving, pruned_digest="0" * 64)},
-        "grid units": {"serving": replace(serving, distance=serving.distance / 2)},
-        "two proofs": {"serving": replace(serving, proofs=serving.proofs[:1])},
+        "pruned_digest of the serving margin": {"serving": replace(serving, pruned_digest="0" * 64)},
+        "distance of the serving margin": {"serving": replace(serving, distance=serving.distance / 2)},
+        "a claim needs two": {"serving": replace(serving, proofs=serving.proofs[:1])},
         "input breaks it": {"serving": nearer},
     }
     for words, fields in edits.items():
@@ -420,7 +420,7 @@ def test_files_that_name_another_region_are_refused(served: Served, tmp_path: Pa
     assert serving.tau is not None
     for edit in ({"tau": serving.tau + 1}, {"tau": None}, {"region_digest": "0" * 64}):
         forged = replace(result.certificate, serving=replace(serving, **edit))
-        with pytest.raises(CertificateMismatch, match="another region"):
+        with pytest.raises(CertificateMismatch, match=f"{next(iter(edit))} of the serving margin is"):
             verify(model, result.model, result.region, forged)
     beyond = replace(result.certificate, serving=replace(serving, tau=serving.tau + 1))
     GuardedModel(replace(result, certificate=beyond)).save(tmp_path / "guarded")
