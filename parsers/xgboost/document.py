@@ -18,7 +18,8 @@ import numpy.typing as npt
 from pine_boost import json_fields as f
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.forest import IntArray
-from pine_boost.parsers.xgboost.trees import MAX_INTEGER, REMEDY, Float32Array, Trees, fault, read_trees
+from pine_boost.parsers.nodes import Nodes
+from pine_boost.parsers.xgboost.trees import MAX_INTEGER, REMEDY, Float32Array, fault, read_trees
 from pine_boost.parsers.xgboost.ubjson import read_ubjson
 
 # XGBoost hangs on a huge num_class; a file with more classes than this is damaged
@@ -45,7 +46,7 @@ class XGBoostDocument:
     base_score: tuple[float, ...]
     n_classes: int
     n_features: int
-    trees: Trees
+    trees: Nodes
     tree_output: IntArray
     round_offset: IntArray
     n_parallel: int

@@ -15,8 +15,9 @@ import numpy as np
 from pine_boost.errors import MissingDependencyError
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
+from pine_boost.parsers.nodes import stack
 from pine_boost.parsers.xgboost.document import XGBoostDocument
-from pine_boost.parsers.xgboost.trees import Trees, fault, join_trees
+from pine_boost.parsers.xgboost.trees import constants, fault
 from pine_boost.parsers.xgboost.write import write_document
 
 # How each objective turns base_score into a margin, checked against the library in tests. Only the
@@ -102,26 +103,6 @@ def find_logf() -> Any:
     return logf
 
 
-def constant_trees(values: np.ndarray[Any, Any]) -> Trees:
-    """Return one-leaf trees with the given float32 values."""
-    n_trees = len(values)
-    leaf, zeros = np.full(n_trees, -1), np.zeros(n_trees, dtype=np.float32)
-    return Trees(
-        offset=np.arange(n_trees + 1),
-        left=leaf,
-        right=leaf,
-        split_index=np.zeros(n_trees, dtype=np.int64),
-        condition=values.astype(np.float32),
-        default_left=np.zeros(n_trees, dtype=bool),
-        is_categorical=np.zeros(n_trees, dtype=bool),
-        base_weight=values.astype(np.float32),
-        loss_change=zeros,
-        sum_hessian=zeros,
-        category_offset=np.zeros(n_trees + 1, dtype=np.int64),
-        category=np.zeros(0, dtype=np.int64),
-    )
-
-
 def with_intercept(document: XGBoostDocument, wanted: np.ndarray[Any, Any]) -> XGBoostDocument:
     """Make the native intercept ``wanted`` (float32 numbers, one per output), regardless of base_score.
 
@@ -142,7 +123,6 @@ def with_intercept(document: XGBoostDocument, wanted: np.ndarray[Any, Any]) -> X
     output = np.concatenate([np.array([o for o, _ in first], dtype=np.int64), document.tree_output])
     n_fillers = -len(output) % n_outputs if len(output) else n_outputs
     output = np.append(output, np.argsort(np.bincount(output, minlength=n_outputs), kind="stable")[:n_fillers])
-    trees = [constant_trees(np.array([v for _, v in first])), document.trees, constant_trees(np.zeros(n_fillers))]
     counts = np.diff(document.round_offset)
     attributes = dict(document.attributes)
     if first:
@@ -153,7 +133,7 @@ def with_intercept(document: XGBoostDocument, wanted: np.ndarray[Any, Any]) -> X
         counts = np.append(counts[:-1], counts[-1:].sum() + n_fillers)
     return replace(
         document,
-        trees=join_trees([part for part in trees if part.n_trees]),
+        trees=stack([constants([value for _, value in first]), document.trees, constants(np.zeros(n_fillers))]),
         tree_output=output,
         round_offset=np.concatenate([[0], np.cumsum(counts)]),
         n_parallel=_parallel_count(output, counts, n_outputs),
@@ -179,7 +159,7 @@ def constant_document(objective: dict[str, Any], score: float) -> XGBoostDocumen
         base_score=(score,),
         n_classes=0,
         n_features=1,
-        trees=constant_trees(np.zeros(1)),
+        trees=constants([0.0]),
         tree_output=np.zeros(1, dtype=np.int64),
         round_offset=np.array([0, 1]),
         n_parallel=1,
@@ -200,7 +180,7 @@ def fold_weights(document: XGBoostDocument) -> XGBoostDocument:
     trees = document.trees
     weight = np.repeat(document.weight_drop, np.diff(trees.offset))
     with np.errstate(over="ignore"):
-        folded = np.where(trees.is_leaf, trees.condition * weight, trees.condition)
+        folded = np.where(trees.is_leaf, trees["split_conditions"] * weight, trees["split_conditions"])
     if not np.all(np.isfinite(folded[trees.is_leaf])):
         raise fault("weight_drop", "makes a leaf infinite")
-    return replace(document, trees=replace(trees, condition=folded), weight_drop=None)
+    return replace(document, trees=trees.changed(split_conditions=folded), weight_drop=None)

@@ -15,11 +15,10 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, Unsupporte
 from pine_boost.files import model_bytes
 from pine_boost.model.exact import LARGEST_SUM_FLOAT32, SOFTMAX_GUARD_FLOAT32, UNIT_ROUNDOFF, XGBOOST_LOGISTIC_CUT
 from pine_boost.model.forest import Decision, Forest, Model
-from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
+from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers.decisions import Thresholds, class_labels, find_decision, logit_cut, no_class_decision
 from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
 from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_intercept
-from pine_boost.parsers.xgboost.trees import take_trees
 
 FILE_KIND = "xgboost file"
 _WRAPPERS = ("XGBClassifier", "XGBRFClassifier", "XGBRegressor", "XGBRFRegressor", "XGBRanker")
@@ -136,11 +135,10 @@ def _truncate(document: XGBoostDocument) -> XGBoostDocument:
     end = int(document.round_offset[int(text) + 1])
     if end == 0:
         raise UnsupportedModelError("The rounds up to best_iteration hold no tree.")
-    kept = np.arange(document.trees.n_trees) < end
     weights = document.weight_drop
     return replace(
         document,
-        trees=take_trees(document.trees, kept),
+        trees=document.trees.pick(np.arange(end)),
         tree_output=document.tree_output[:end],
         round_offset=document.round_offset[: int(text) + 2],
         weight_drop=None if weights is None else weights[:end],
@@ -171,7 +169,7 @@ def _require_finite_sums(document: XGBoostDocument, intercept: np.ndarray[Any, A
 def _largest_leaves(document: XGBoostDocument) -> np.ndarray[Any, Any]:
     """Return the largest |leaf| of each tree, without its weight."""
     trees = document.trees
-    magnitude = np.where(trees.is_leaf, np.abs(trees.condition.astype(np.float64)), 0.0)
+    magnitude = np.where(trees.is_leaf, np.abs(trees["split_conditions"].astype(np.float64)), 0.0)
     return np.asarray(np.maximum.reduceat(magnitude, trees.offset[:-1]))
 
 
@@ -247,32 +245,18 @@ def _build_forest(
     missing_value: float,
 ) -> Forest:
     trees = document.trees
-    is_leaf = trees.is_leaf
-    is_numeric = ~is_leaf & ~trees.is_categorical
-    kind = np.where(is_leaf, SplitKind.LEAF, SplitKind.NUMERIC)
-    kind = np.where(trees.is_categorical, SplitKind.CATEGORICAL, kind)
-    condition = trees.condition.astype(np.float64)
-    n_nodes, n_trees = len(is_leaf), trees.n_trees
+    conditions = trees["split_conditions"].astype(np.float64)
     tree_round = np.repeat(np.arange(len(document.round_offset) - 1), np.diff(document.round_offset))
     values = document.cats.values if document.cats is not None else ()
-    return Forest(
-        tree_offset=trees.offset,
-        feature=np.where(is_leaf, -1, trees.split_index).astype(np.int32),
-        threshold=np.where(is_numeric, condition, 0.0),
-        left=trees.left.copy(),
-        right=trees.right.copy(),
-        default_left=trees.default_left & ~is_leaf,
-        kind=kind.astype(np.uint8),
-        missing=np.zeros(n_nodes, dtype=np.uint8),
-        set_left=np.zeros(n_nodes, dtype=bool),
-        category_offset=trees.category_offset.copy(),
-        category=trees.category.astype(np.int32),
-        value=np.where(is_leaf, condition, 0.0)[:, None],
+    return trees.forest(
+        trees["split_indices"],
+        conditions,
+        conditions,
+        trees["split_type"] == 1,
+        default_left=trees["default_left"] == 1,
         tree_output=document.tree_output.astype(np.int32),
         tree_round=tree_round.astype(np.int32),
-        tree_bias=np.zeros(n_trees),
         intercept=intercept,
-        free_intercept=True,
         arithmetic=np.float32,
         comparison=Comparison.FLOAT32_LESS,
         category_rule=CategoryRule.EXACT,

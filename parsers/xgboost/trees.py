@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from pine_boost import json_fields as f
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import XGBOOST_MAX_CATEGORY
 from pine_boost.model.forest import BoolArray, IntArray
+from pine_boost.parsers.nodes import Nodes, constant_trees
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -20,18 +19,22 @@ MAX_INTEGER = 2**31 - 1
 REMEDY = "Save the model again with XGBoost (1.7 to 3.x)"
 ROOT_PARENT = 2147483647
 DELETED = 2147483647  # split index of a node that the pruning updater removed
-# Fields with one entry per node, and those of the category sets, with their element types in UBJSON
+# Fields with one entry per node, and those of the category sets, with their element types in UBJSON.
+# ``split_conditions`` are thresholds or the values of leaves, unused at categorical nodes, whose categories go right.
+RECORD = np.dtype(
+    [
+        ("split_indices", np.int32),
+        ("default_left", np.uint8),
+        ("split_type", np.uint8),
+        ("split_conditions", np.float32),
+        ("base_weights", np.float32),
+        ("loss_changes", np.float32),
+        ("sum_hessian", np.float32),
+    ]
+)
 _NODE_FIELDS = {
-    "left_children": np.int32,
-    "right_children": np.int32,
-    "parents": np.int32,
-    "split_indices": np.int32,
-    "default_left": np.uint8,
-    "split_type": np.uint8,
-    "split_conditions": np.float32,
-    "base_weights": np.float32,
-    "loss_changes": np.float32,
-    "sum_hessian": np.float32,
+    **dict.fromkeys(("left_children", "right_children", "parents"), np.int32),
+    **{name: RECORD[name] for name in RECORD.names or ()},
 }
 _CATEGORY_FIELDS = {
     "categories": np.int32,
@@ -46,44 +49,7 @@ def fault(where: str, found: str) -> MalformedModelError:
     return MalformedModelError(f"Invalid XGBoost file: {where} {found}. {REMEDY}.")
 
 
-# Fields of `Trees` with one entry per node that name no other node
-_COLUMNS = ("split_index", "condition", "default_left", "is_categorical", "base_weight", "loss_change", "sum_hessian")
-
-
-@dataclass(frozen=True, eq=False)
-class Trees:
-    """Nodes of all trees; tree ``t`` owns ``offset[t]:offset[t + 1]``, its root first.
-
-    ``left`` and ``right`` are positions in the stacked arrays, -1 at leaves. ``condition`` is the
-    threshold, the value of a leaf, or unused at categorical nodes. The categories of node ``i``
-    are ``category[category_offset[i]:category_offset[i + 1]]`` and go right.
-    """
-
-    offset: IntArray
-    left: IntArray
-    right: IntArray
-    split_index: IntArray
-    condition: Float32Array
-    default_left: BoolArray
-    is_categorical: BoolArray
-    base_weight: Float32Array
-    loss_change: Float32Array
-    sum_hessian: Float32Array
-    category_offset: IntArray
-    category: IntArray
-
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return len(self.offset) - 1
-
-    @property
-    def is_leaf(self) -> BoolArray:
-        """Whether each node is a leaf."""
-        return self.left < 0
-
-
-def read_trees(items: list[Any], n_features: int, *, typed: bool) -> Trees:
+def read_trees(items: list[Any], n_features: int, *, typed: bool) -> Nodes:
     """Check every tree of the file and stack them; ``typed`` arrays are those of UBJSON."""
     tables = [_read_tree(item, i, n_features, typed) for i, item in enumerate(items)]
     sizes = np.array([len(table["left_children"]) for table in tables])
@@ -97,62 +63,18 @@ def read_trees(items: list[Any], n_features: int, *, typed: bool) -> Trees:
     _check_deleted(node, reached, deleted, offset)
     category_offset, category = _stack_categories(tables, node["split_type"], offset)
     _check_numbers(node, reached, left < 0, n_features, offset)
-    trees = Trees(
-        offset=offset,
-        left=left,
-        right=np.where(left < 0, -1, left + 1),
-        split_index=node["split_indices"],
-        condition=node["split_conditions"],
-        default_left=node["default_left"] == 1,
-        is_categorical=node["split_type"] == 1,
-        base_weight=node["base_weights"],
-        loss_change=node["loss_changes"],
-        sum_hessian=node["sum_hessian"],
-        category_offset=category_offset,
-        category=category,
-    )
-    return trees if np.all(reached) else take_nodes(trees, reached)
+    record = np.empty(len(left), dtype=RECORD)
+    for name in RECORD.names or ():
+        record[name] = node[name]
+    trees = Nodes(offset, left, np.where(left < 0, -1, left + 1), record, category_offset, category)
+    return trees if np.all(reached) else trees.reached(reached)
 
 
-def take_nodes(trees: Trees, keep: BoolArray) -> Trees:
-    """Keep some nodes in their order (whole trees, or all that a root reaches).
-
-    Siblings stay or go together, so right = left + 1 still holds afterwards.
-    """
-    position = np.cumsum(keep) - 1
-    kept_per_tree = np.add.reduceat(keep.astype(np.int64), trees.offset[:-1])
-    left = trees.left[keep]
-    left = np.where(left < 0, -1, position[left])
-    category_count = np.diff(trees.category_offset)
-    return Trees(
-        offset=np.concatenate([[0], np.cumsum(kept_per_tree[kept_per_tree > 0])]),
-        left=left,
-        right=np.where(left < 0, -1, left + 1),
-        **{name: getattr(trees, name)[keep] for name in _COLUMNS},
-        category_offset=np.concatenate([[0], np.cumsum(category_count[keep])]),
-        category=trees.category[np.repeat(keep, category_count)],
-    )
-
-
-def take_trees(trees: Trees, kept: BoolArray) -> Trees:
-    """Keep whole trees, at least one."""
-    return take_nodes(trees, np.repeat(kept, np.diff(trees.offset)))
-
-
-def join_trees(parts: Sequence[Trees]) -> Trees:
-    """Join the trees of several stacks into one stack, in their order."""
-    columns: dict[str, list[Any]] = {field.name: [] for field in fields(Trees)}
-    n_nodes = n_codes = 0
-    for part in parts:
-        for name, column in columns.items():
-            array = getattr(part, name)
-            if name in ("left", "right"):
-                array = np.where(array < 0, -1, array + n_nodes)
-            elif name in ("offset", "category_offset"):
-                array = array[bool(column) :] + (n_nodes if name == "offset" else n_codes)
-            column.append(array)
-        n_nodes, n_codes = n_nodes + len(part.left), n_codes + len(part.category)
-    return Trees(**{name: np.concatenate(column) for name, column in columns.items()})
+def constants(values: npt.ArrayLike) -> Nodes:
+    """Return trees of one leaf each, with these float32 values."""
+    record = np.zeros(len(np.atleast_1d(values)), dtype=RECORD)
+    record["split_conditions"] = record["base_weights"] = values
+    return constant_trees(record)
 
 
 def _read_tree(item: Any, index: int, n_features: int, typed: bool) -> dict[str, Any]:
@@ -175,9 +97,6 @@ def _read_tree(item: Any, index: int, n_features: int, typed: bool) -> dict[str,
         f.require(found == expected, f"'{where}.{name}' has {found} entries, expected {expected} (num_nodes)")
         if table[name].dtype.kind == "f" and not typed:
             _refuse_midpoints(item[name], table[name], f"{where}.{name}")
-    for name, column in table.items():
-        if name != "id" and column.dtype.kind != "f":  # one type to calculate with
-            table[name] = column.astype(np.int64)
     table["num_deleted"] = param.get("num_deleted", 0)
     return table
 

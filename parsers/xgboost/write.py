@@ -6,13 +6,15 @@ XGBoost 1.7 to 3.x and Treelite can read it; different base_scores per class nee
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.parsers.nodes import Nodes
 from pine_boost.parsers.xgboost.document import XGBoostDocument
-from pine_boost.parsers.xgboost.trees import ROOT_PARENT, Trees
+from pine_boost.parsers.xgboost.trees import RECORD, ROOT_PARENT
 from pine_boost.parsers.xgboost.ubjson import write_ubjson
 
 # The value that 3.x writes at categorical nodes (2.x: NaN, which is not JSON); it is never read
@@ -93,38 +95,31 @@ def _to_tree(document: XGBoostDocument) -> dict[str, Any]:
     }
 
 
-def _tree_sections(trees: Trees, n_features: int, leaf_vector_size: int) -> list[dict[str, Any]]:
-    condition = np.where(trees.is_categorical, _CATEGORICAL_CONDITION, trees.condition)
+def _tree_sections(trees: Nodes, n_features: int, leaf_vector_size: int) -> list[dict[str, Any]]:
+    conditions = np.where(trees["split_type"] == 1, _CATEGORICAL_CONDITION, trees["split_conditions"])
+    trees = trees.changed(split_conditions=conditions)
     parent = np.full(len(trees.left), ROOT_PARENT, dtype=np.int64)
-    inner = np.flatnonzero(trees.left >= 0)
-    parent[trees.left[inner]] = parent[trees.right[inner]] = inner
+    inner = np.flatnonzero(~trees.is_leaf)
+    start_of = np.repeat(trees.offset[:-1], np.diff(trees.offset))
+    parent[trees.left[inner]] = parent[trees.right[inner]] = inner - start_of[inner]
     sections = []
-    for index in range(trees.n_trees):
-        start, end = int(trees.offset[index]), int(trees.offset[index + 1])
+    for index, (start, end) in enumerate(pairwise(trees.offset.tolist())):
         nodes = slice(start, end)
         first, last = trees.category_offset[start], trees.category_offset[end]
         sizes = np.diff(trees.category_offset[start : end + 1])
         has_categories = np.flatnonzero(sizes)
         sizes = sizes[has_categories]
-        local_parent = parent[nodes] - start
-        local_parent[0] = ROOT_PARENT
         sections.append(
             {
-                "base_weights": trees.base_weight[nodes],
+                **{name: np.ascontiguousarray(trees[name][nodes]) for name in RECORD.names or ()},
                 "categories": trees.category[first:last].astype(np.int32),
                 "categories_nodes": has_categories.astype(np.int32),
                 "categories_segments": (np.cumsum(sizes) - sizes).astype(np.int64),
                 "categories_sizes": sizes.astype(np.int64),
-                "default_left": trees.default_left[nodes].astype(np.uint8),
                 "id": index,
                 "left_children": _local(trees.left[nodes], start),
-                "loss_changes": trees.loss_change[nodes],
-                "parents": local_parent.astype(np.int32),
+                "parents": parent[nodes].astype(np.int32),
                 "right_children": _local(trees.right[nodes], start),
-                "split_conditions": condition[nodes],
-                "split_indices": trees.split_index[nodes].astype(np.int32),
-                "split_type": trees.is_categorical[nodes].astype(np.uint8),
-                "sum_hessian": trees.sum_hessian[nodes],
                 "tree_param": {
                     "num_deleted": "0",
                     "num_feature": str(n_features),

@@ -10,17 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import Smaller, copy_value
-from pine_boost.model.forest import Forest, Model
-from pine_boost.model.trimming import Trimming, kept_codes
+from pine_boost.model.forest import Model
 from pine_boost.native.predict import load_native
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, with_intercept
 from pine_boost.parsers.xgboost.read import FILE_KIND
-from pine_boost.parsers.xgboost.trees import Trees
 from pine_boost.parsers.xgboost.write import write_document
 
 # A best_iteration of the original would silently cut the pruned model
@@ -45,7 +42,14 @@ def write_xgboost(model: Model, smaller: Smaller) -> Any:
     """
     document, trimming, forest = model.document, smaller.trimming, model.forest
     leaves = smaller.values[:, 0].astype(np.float32)
-    trees = trim_trees(document.trees, forest, trimming, leaves)
+    trees, is_leaf = document.trees.trimmed(trimming), trimming.is_leaf
+    trees = trees.changed(
+        split_conditions=np.where(is_leaf, leaves, trees["split_conditions"]),
+        **{
+            name: np.where(is_leaf, 0, trees[name])
+            for name in ("split_indices", "default_left", "split_type", "loss_changes")
+        },
+    )
     counts = np.unique(forest.tree_round[trimming.kept], return_counts=True)[1]
     smaller_document = replace(
         document,
@@ -65,7 +69,7 @@ def write_xgboost(model: Model, smaller: Smaller) -> Any:
             f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{smaller.pruned.grid}; choose a "
             "coarser grid."
         )
-    trees = replace(trees, base_weight=np.where(trees.is_leaf, leaves, trees.base_weight))
+    trees = trees.changed(base_weights=np.where(is_leaf, leaves, trees["base_weights"]))
     score = NEUTRAL_SCORE[LINKS[document.objective_name]] if model.kind == FILE_KIND else _SCORE_OF_ALL_VERSIONS
     return _finish(model, with_intercept(replace(smaller_document, trees=trees, base_score=(score,)), intercept))
 
@@ -77,29 +81,6 @@ def _finish(model: Model, document: XGBoostDocument) -> Any:
     if model.kind == "xgboost.Booster":
         return _load_booster(model, document, model.native)
     return _copy_wrapper(model, document)
-
-
-def trim_trees(trees: Trees, forest: Forest, trimming: Trimming, leaf_value: npt.NDArray[np.float32]) -> Trees:
-    """Return the remaining nodes with their hessians, gains and weights, and new values at the leaves."""
-    node, is_leaf = trimming.node, trimming.is_leaf
-    is_categorical = trees.is_categorical[node] & ~is_leaf
-    sets = [kept_codes(forest, trimming, int(own)) for own in node[is_categorical]]
-    count = np.zeros(len(node), dtype=np.int64)
-    count[is_categorical] = [len(codes) for codes in sets]
-    return Trees(
-        offset=trimming.offset,
-        left=trimming.left,
-        right=trimming.right,
-        split_index=np.where(is_leaf, 0, trees.split_index[node]),
-        condition=np.where(is_leaf, leaf_value, trees.condition[node]),
-        default_left=trees.default_left[node] & ~is_leaf,
-        is_categorical=is_categorical,
-        base_weight=trees.base_weight[node],
-        loss_change=np.where(is_leaf, np.float32(0), trees.loss_change[node]),
-        sum_hessian=trees.sum_hessian[node],
-        category_offset=np.concatenate([[0], np.cumsum(count)]),
-        category=np.concatenate([*sets, np.zeros(0, dtype=np.int64)]),
-    )
 
 
 def _load_booster(model: Model, document: XGBoostDocument, native: Any) -> Any:

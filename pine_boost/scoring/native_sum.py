@@ -110,7 +110,7 @@ def _dart_values(model: Model) -> npt.NDArray[np.float32]:
     document = read_document(bytes(model.native.get_booster().save_raw(raw_format="ubj")))
     nodes = leaf_nodes(forest)
     tree = forest.node_tree[nodes]
-    leaf = document.trees.condition[nodes].astype(np.float32)
+    leaf = document.trees["split_conditions"][nodes].astype(np.float32)
     base = forest.intercept.astype(np.float32)[forest.tree_output[tree]]
     weights = np.ones(forest.n_trees) if document.weight_drop is None else document.weight_drop
     return np.asarray(((base + leaf) - base) * weights.astype(np.float32)[tree])[:, None]

@@ -356,7 +356,7 @@ def test_xgboost_shap_importances_and_dumps_work(name: str) -> None:
     # covers and gains of the kept splits are those of the original, node for node
     forest, trees = model.forest, model.document.trees
     split = (forest.kind != SplitKind.LEAF) & ~pruned.is_leaf & reached(pruned)
-    for kind, number in (("total_gain", trees.loss_change), ("total_cover", trees.sum_hessian)):
+    for kind, number in (("total_gain", trees["loss_changes"]), ("total_cover", trees["sum_hessian"])):
         score = exported.get_score(importance_type=kind)
         for feature in range(forest.n_features):
             expected = float(number[split & (forest.feature == feature)].astype(np.float64).sum())

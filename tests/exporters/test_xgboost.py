@@ -15,7 +15,8 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
 from pine_boost.parsers import read_model
 from pine_boost.parsers.xgboost.document import read_document
-from pine_boost.parsers.xgboost.intercept import constant_document, constant_trees
+from pine_boost.parsers.xgboost.intercept import constant_document
+from pine_boost.parsers.xgboost.trees import constants
 from pine_boost.parsers.xgboost.write import write_document
 from tests.support.grids import edge_rows, grid_forest
 from tests.support.xgboost_models import (
@@ -212,14 +213,14 @@ def test_json_numbers_are_short_and_exact():
     objective = {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}}
     document = replace(
         constant_document(objective, 0.0),
-        trees=constant_trees(values),
+        trees=constants(values),
         tree_output=np.zeros(len(values), dtype=np.int64),
         round_offset=np.arange(len(values) + 1),
     )
     contents = write_document(document, "json")
     booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
     for found in (read_document(contents), read_document(bytes(booster.save_raw("ubj")))):
-        np.testing.assert_array_equal(found.trees.condition.view(np.uint32), values.view(np.uint32))
+        np.testing.assert_array_equal(found.trees["split_conditions"].view(np.uint32), values.view(np.uint32))
     assert len(contents) <= 1.02 * len(booster.save_raw("json"))
 
 

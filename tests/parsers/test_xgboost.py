@@ -17,10 +17,11 @@ from pine_boost.exporters import export
 from pine_boost.model.exact import SOFTMAX_GUARD_FLOAT32, summation_band
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.parsers import read_model
+from pine_boost.parsers.nodes import Nodes, one_tree
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import constant_document
 from pine_boost.parsers.xgboost.read import read_xgboost
-from pine_boost.parsers.xgboost.trees import Trees
+from pine_boost.parsers.xgboost.trees import RECORD
 from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
 from pine_boost.parsers.xgboost.write import write_document
 from tests.support.grids import edge_rows, grid_forest, integer_margins
@@ -474,17 +475,14 @@ def forests(draw, n_trees):
     )
     left = np.where(left < 0, -1, left + np.repeat(offset[:-1], sizes))
     numbers = condition.astype(np.float32)
-    return Trees(
+    record = np.zeros(len(left), dtype=RECORD)
+    record["split_indices"], record["default_left"], record["split_type"] = feature, default, categorical
+    record["split_conditions"] = record["base_weights"] = numbers
+    return Nodes(
         offset=offset,
         left=left,
         right=np.where(left < 0, -1, left + 1),
-        split_index=feature,
-        condition=numbers,
-        default_left=default == 1,
-        is_categorical=categorical == 1,
-        base_weight=numbers,
-        loss_change=np.zeros_like(numbers),
-        sum_hessian=np.zeros_like(numbers),
+        record=record,
         category_offset=np.concatenate([[0], np.cumsum([len(s) for s in categories])]),
         category=np.array([c for s in categories for c in s], dtype=np.int64),
     )
@@ -562,20 +560,9 @@ def test_a_chain_of_depth_two_hundred():
     right = np.where(inner, np.arange(n_nodes) + 2, -1)
     numbers = np.linspace(-1, 1, n_nodes).astype(np.float32)
     document = constant_document({"name": "binary:hinge"}, 0.0)
-    trees = Trees(
-        offset=np.array([0, n_nodes]),
-        left=left,
-        right=right,
-        split_index=np.zeros(n_nodes, dtype=np.int64),
-        condition=numbers,
-        default_left=np.ones(n_nodes, dtype=bool),
-        is_categorical=np.zeros(n_nodes, dtype=bool),
-        base_weight=numbers,
-        loss_change=numbers * 0,
-        sum_hessian=numbers * 0,
-        category_offset=np.zeros(n_nodes + 1, dtype=np.int64),
-        category=np.zeros(0, dtype=np.int64),
-    )
+    record = np.zeros(n_nodes, dtype=RECORD)
+    record["default_left"], record["split_conditions"], record["base_weights"] = 1, numbers, numbers
+    trees = one_tree(left, right, record)
     contents = write_document(replace(document, trees=trees), "ubj")
     model = read_model(contents)
     rows = edge_rows(model.forest, np.zeros((1, 1)), limit=2000)
