@@ -51,6 +51,10 @@ class Nodes:
         """Whether each node is a leaf."""
         return self.left < 0
 
+    def codes_of(self, node: int) -> npt.NDArray[Any]:
+        """Return the category codes in the set of a node."""
+        return self.category[self.category_offset[node] : self.category_offset[node + 1]]
+
     def changed(self, **fields: Any) -> Nodes:
         """Return the same trees with other values in some fields of the record."""
         record = self.record.copy()

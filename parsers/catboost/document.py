@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from pine_boost import json_fields as f
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
-from pine_boost.model.forest import BoolArray, FloatArray, IntArray
+from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.parsers.catboost.decimals import as_loaded
+from pine_boost.parsers.nodes import Nodes, one_tree, stack
 
 REMEDY = "Save the model again with model.save_model(path, format='json')"
 TREATMENTS = ("AsIs", "AsFalse", "AsTrue")
@@ -59,6 +60,15 @@ class Feature:
         return len(self.hashes) if self.is_categorical else len(self.borders)
 
 
+def record_type(n_outputs: int) -> np.dtype[Any]:
+    """Return what is stored of a node.
+
+    ``split`` is its number among the splits of all features, in the order of the features, -1 at leaves; ``value`` a
+    leaf's before ``scale``; ``weight`` its training weight, 0 at inner nodes.
+    """
+    return np.dtype([("split", np.int64), ("value", np.float64, (n_outputs,)), ("weight", np.float64)])
+
+
 @dataclass(frozen=True, eq=False)
 class CatboostDocument:
     """A checked CatBoost model.
@@ -75,15 +85,8 @@ class CatboostDocument:
         The model's own probability threshold.
     symmetric : bool
         Whether the file held oblivious trees.
-    offset, left, right : int64
-        Tree ``t`` owns the nodes ``offset[t]:offset[t + 1]``, its root first; -1 at leaves. A split
-        that is true goes right.
-    split : int64
-        The split of a node: its number among the splits of all features, in the order of the features; -1 at leaves.
-    value : float64 (n_nodes, n_outputs)
-        Leaf values before ``scale``.
-    weight : float64 (n_nodes,)
-        Training weight of a leaf, 0 at inner nodes.
+    trees : Nodes
+        A split that is true goes right; the record is that of `record_type`.
     scale : float
         A power of two.
     bias : float64 (n_outputs,)
@@ -96,24 +99,9 @@ class CatboostDocument:
     labels: tuple[Any, ...] | None
     cut: float | None
     symmetric: bool
-    offset: IntArray
-    left: IntArray
-    right: IntArray
-    split: IntArray
-    value: FloatArray
-    weight: FloatArray
+    trees: Nodes
     scale: float
     bias: FloatArray
-
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return len(self.offset) - 1
-
-    @property
-    def is_leaf(self) -> BoolArray:
-        """Whether each node is a leaf."""
-        return self.left < 0
 
     def split_tables(self) -> tuple[IntArray, IntArray]:
         """Return the feature of every split, and its number among the splits of its feature."""
@@ -191,11 +179,9 @@ def _read(data: dict[str, Any]) -> CatboostDocument:
     scale, bias = _read_scale(parts["scale_and_bias"])
     loss, labels, cut = _read_info(parts["model_info"], len(bias))
     number = _split_numbers(features)
-    trees = _Nodes(len(bias), number)
     listed = f.sequence(f.anything)(parts["oblivious_trees" if symmetric else "trees"], "trees")
     f.require(len(listed) > 0, "the model has no trees")
-    for index, tree in enumerate(listed):
-        (trees.add_symmetric if symmetric else trees.add_nested)(tree, f"trees[{index}]")
+    read_tree = _symmetric_tree if symmetric else _nested_tree
     return CatboostDocument(
         features=features,
         info=parts["model_info"],
@@ -203,9 +189,9 @@ def _read(data: dict[str, Any]) -> CatboostDocument:
         labels=labels,
         cut=cut,
         symmetric=symmetric,
+        trees=stack([read_tree(tree, f"trees[{index}]", len(bias), number) for index, tree in enumerate(listed)]),
         scale=scale,
         bias=bias,
-        **trees.arrays(),
     )
 
 
@@ -341,92 +327,63 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
     return loss, labels, cut
 
 
-class _Nodes:
-    """Collects the nodes of trees."""
+def _split_of(item: Any, where: str, number: IntArray) -> int:
+    # CatBoost reads split_index alone; what else a split says must agree, so that no reader is misled
+    section = f.mapping(f.anything)(item, where)
+    kind = f.text(("FloatFeature", "OneHotFeature", "OnlineCtr"))(section.get("split_type"), f"{where}.split_type")
+    if kind == "OnlineCtr":
+        raise _no_ctr()
+    index = f.integer(0, len(number) - 1)(section.get("split_index"), f"{where}.split_index")
+    return int(number[index])
 
-    def __init__(self, n_outputs: int, number: IntArray) -> None:
-        self.n_outputs, self.number = n_outputs, number
-        self.offset: list[int] = [0]
-        self.left: list[IntArray] = []
-        self.right: list[IntArray] = []
-        self.split: list[IntArray] = []
-        self.value: list[FloatArray] = []
-        self.weight: list[FloatArray] = []
 
-    def _add(self, left: Any, right: Any, split: Any, value: FloatArray, weight: FloatArray) -> None:
-        start, left, right = self.offset[-1], np.asarray(left, np.int64), np.asarray(right, np.int64)
-        self.left.append(np.where(left < 0, -1, left + start))
-        self.right.append(np.where(right < 0, -1, right + start))
-        self.split.append(np.asarray(split, dtype=np.int64))
-        self.value.append(value)
-        self.weight.append(weight)
-        self.offset.append(start + len(left))
+def _symmetric_tree(item: Any, where: str, n_outputs: int, number: IntArray) -> Nodes:
+    """Read an oblivious tree as a full binary tree, its first split at the root."""
+    table = {"leaf_values": _numbers(), "splits": f.optional(f.sequence(f.anything))}
+    tree = f.read(item, table, where, optional={"leaf_weights": _numbers()})
+    splits = [_split_of(split, f"{where}.splits", number) for split in tree["splits"] or ()]
+    depth = len(splits)
+    f.require(depth <= _DEEPEST, f"{where} has {depth} splits")
+    f.require(len(tree["leaf_values"]) == n_outputs << depth, f"{where} has another number of leaf values")
+    weights = tree.get("leaf_weights", np.zeros(0))
+    f.require(len(weights) in (0, 1 << depth), f"{where} has another number of leaf weights")
+    n_inner, leaf = (1 << depth) - 1, leaf_numbers(depth)
+    record = np.zeros(n_inner + len(leaf), dtype=record_type(n_outputs))
+    record["split"] = -1
+    record["split"][:n_inner] = np.repeat(np.array(splits, dtype=np.int64), 1 << np.arange(depth))
+    record["value"][n_inner:] = tree["leaf_values"].reshape(-1, n_outputs)[leaf]
+    record["weight"][n_inner:] = weights[leaf] if len(weights) else 0.0
+    node = np.arange(len(record))
+    left = np.where(node < n_inner, 2 * node + 1, -1)
+    return one_tree(left, np.where(left < 0, -1, left + 1), record)
 
-    def _split_of(self, item: Any, where: str) -> int:
-        # CatBoost reads split_index alone; what else a split says must agree, so that no reader is misled
-        section = f.mapping(f.anything)(item, where)
-        kind = f.text(("FloatFeature", "OneHotFeature", "OnlineCtr"))(section.get("split_type"), f"{where}.split_type")
-        if kind == "OnlineCtr":
-            raise _no_ctr()
-        index = f.integer(0, len(self.number) - 1)(section.get("split_index"), f"{where}.split_index")
-        return int(self.number[index])
 
-    def add_symmetric(self, item: Any, where: str) -> None:
-        """Add an oblivious tree as a full binary tree, its first split at the root."""
-        optional = {"leaf_weights": _numbers()}
-        tree = f.read(
-            item, {"leaf_values": _numbers(), "splits": f.optional(f.sequence(f.anything))}, where, optional=optional
-        )
-        splits = [self._split_of(split, f"{where}.splits") for split in tree["splits"] or ()]
-        depth = len(splits)
-        f.require(depth <= _DEEPEST, f"{where} has {depth} splits")
-        f.require(len(tree["leaf_values"]) == self.n_outputs << depth, f"{where} has another number of leaf values")
-        weights = tree.get("leaf_weights", np.zeros(0))
-        f.require(len(weights) in (0, 1 << depth), f"{where} has another number of leaf weights")
-        n_inner = (1 << depth) - 1
-        node = np.arange(n_inner)
-        none = np.full(1 << depth, -1)
-        level = np.repeat(np.arange(depth), 1 << np.arange(depth))
-        # a leaf's place from the left has the first split as its highest bit; its number in the file as its lowest
-        place = np.arange(1 << depth)
-        leaf = np.zeros_like(place)
-        for k in range(depth):
-            leaf |= ((place >> (depth - 1 - k)) & 1) << k
-        value = tree["leaf_values"].reshape(-1, self.n_outputs)[leaf]
-        weight = weights[leaf] if len(weights) else np.zeros(1 << depth)
-        self._add(
-            np.concatenate([2 * node + 1, none]),
-            np.concatenate([2 * node + 2, none]),
-            np.concatenate([np.array(splits, dtype=np.int64)[level], none]),
-            np.concatenate([np.zeros((n_inner, self.n_outputs)), value]),
-            np.concatenate([np.zeros(n_inner), weight]),
-        )
+def leaf_numbers(depth: int) -> IntArray:
+    """Return the number in the file of every leaf of an oblivious tree, from left to right.
 
-    def add_nested(self, item: Any, where: str) -> None:
-        """Add a tree of nested objects, level by level."""
-        left, right, split, values, weights = [], [], [], [], []
-        pending: list[Any] = [(item, 0)]
-        vector = _numbers(self.n_outputs)
-        for entry, depth in pending:
-            f.require(depth <= _DEEPEST, f"{where} is deeper than {_DEEPEST}")
-            if isinstance(entry, dict) and "split" in entry:
-                sides = f.read(entry, dict.fromkeys(("left", "right", "split"), f.anything), where)
-                split.append(self._split_of(sides["split"], f"{where}.split"))
-                left.append(len(pending))
-                right.append(len(pending) + 1)
-                pending += [(sides["left"], depth + 1), (sides["right"], depth + 1)]
-                values.append(np.zeros(self.n_outputs))
-                weights.append(0.0)
-                continue
-            leaf = f.read(entry, {"value": f.anything}, where, optional={"weight": f.number()})
-            value = [leaf["value"]] if self.n_outputs == 1 else leaf["value"]
-            values.append(vector(value, f"{where}.value"))
-            weights.append(leaf.get("weight", 0.0))
-            for numbers in (left, right, split):
-                numbers.append(-1)
-        self._add(left, right, split, np.array(values), np.array(weights))
+    A leaf's place has the first split as its highest bit, its number in the file as its lowest.
+    """
+    bit, place = np.arange(depth), np.arange(1 << depth)[:, None]
+    return np.asarray((((place >> (depth - 1 - bit)) & 1) << bit).sum(axis=1))
 
-    def arrays(self) -> dict[str, Any]:
-        """Return the stacked arrays."""
-        names = ("left", "right", "split", "value", "weight")
-        return {"offset": np.array(self.offset), **{name: np.concatenate(getattr(self, name)) for name in names}}
+
+def _nested_tree(item: Any, where: str, n_outputs: int, number: IntArray) -> Nodes:
+    """Read a tree of nested objects, level by level."""
+    left, found = [], []
+    pending: list[Any] = [(item, 0)]
+    vector, nothing = _numbers(n_outputs), np.zeros(n_outputs)
+    for entry, depth in pending:
+        f.require(depth <= _DEEPEST, f"{where} is deeper than {_DEEPEST}")
+        if isinstance(entry, dict) and "split" in entry:
+            sides = f.read(entry, dict.fromkeys(("left", "right", "split"), f.anything), where)
+            left.append(len(pending))
+            found.append((_split_of(sides["split"], f"{where}.split", number), nothing, 0.0))
+            pending += [(sides["left"], depth + 1), (sides["right"], depth + 1)]
+            continue
+        leaf = f.read(entry, {"value": f.anything}, where, optional={"weight": f.number()})
+        value = [leaf["value"]] if n_outputs == 1 else leaf["value"]
+        left.append(-1)
+        found.append((-1, vector(value, f"{where}.value"), leaf.get("weight", 0.0)))
+    return one_tree(
+        left, [child if child < 0 else child + 1 for child in left], np.array(found, record_type(n_outputs))
+    )

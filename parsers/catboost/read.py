@@ -16,7 +16,7 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, Unsupporte
 from pine_boost.files import MODEL_LIMIT, model_bytes, read_limited
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import Decision, Forest, Model
-from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
+from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, read_document
 from pine_boost.parsers.decisions import class_labels, find_decision, logit_cut
 from pine_boost.parsers.traits import SAVED_KIND
@@ -112,14 +112,14 @@ def native_json(model: Any) -> bytes:
         return read_limited(path, MODEL_LIMIT, "model file")
 
 
-def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> Forest:
+def _build_forest(document: CatboostDocument, given: Any, values: bool) -> Forest:
     categorical = np.array([feature.is_categorical for feature in document.features])
     if categorical.any() and not any(feature.hashes for feature in document.features):
         raise UnsupportedModelError(
             "No tree of this CatBoost model uses its categorical features; retrain without them."
         )
-    n_outputs = len(document.bias)
-    is_leaf, n_nodes, n_trees = document.is_leaf, len(document.left), document.n_trees
+    n_outputs, trees = len(document.bias), document.trees
+    is_leaf = trees.is_leaf
     owner, within = document.split_tables()
     # x > border is true and goes right: the others are those below the next float32
     with np.errstate(over="ignore"):  # the border of missing values is the largest float32
@@ -131,47 +131,32 @@ def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> F
         ]
         edge = np.concatenate([np.zeros(0, dtype=np.float32), *edges]).astype(np.float64)
     nan_left = np.array([not (feature.has_nans and feature.treatment == "AsTrue") for feature in document.features])
-    split = np.where(is_leaf, 0, document.split)
-    padded = np.append(edge, 0.0), np.append(owner, 0)
-    feature = np.where(is_leaf, -1, padded[1][split])
-    is_category = ~is_leaf & categorical[np.maximum(feature, 0)]
-    value = np.where(is_leaf[:, None], document.value * document.scale, 0.0)
-    if not (
-        np.all(np.isfinite(value)) and np.all((value == 0) == (np.where(is_leaf[:, None], document.value, 0) == 0))
-    ):
+    # at leaves -1, which takes the last entry and is not read
+    feature, threshold = np.append(owner, 0)[trees["split"]], np.append(edge, 0.0)[trees["split"]]
+    is_category = ~is_leaf & categorical[feature]
+    value = trees["value"] * document.scale
+    if not (np.all(np.isfinite(value)) and np.all((value == 0) == (trees["value"] == 0))):
         raise MalformedModelError(f"The leaf values of the CatBoost model leave float64 when scaled. {REMEDY}.")
     with np.errstate(over="ignore"):
-        largest = np.maximum.reduceat(np.abs(value), document.offset[:-1], axis=0).sum(axis=0) + np.abs(document.bias)
+        largest = np.maximum.reduceat(np.abs(value), trees.offset[:-1], axis=0).sum(axis=0) + np.abs(document.bias)
     if not np.all(largest < _LARGEST_SUM):
         raise MalformedModelError(
             f"The leaf values of the CatBoost model add up to {largest.max():.3g}; sums below {_LARGEST_SUM:g} are "
             f"accepted. {REMEDY}."
         )
-    decision = _decide(document, threshold, values)
+    decision = _decide(document, given, values)
     names = tuple(feature.name for feature in document.features)
-    return Forest(
-        tree_offset=document.offset,
-        feature=feature.astype(np.int32),
-        threshold=np.where(is_leaf, 0.0, padded[0][split]),
-        left=document.left,
-        right=document.right,
-        default_left=~is_leaf & nan_left[np.maximum(feature, 0)],
-        kind=np.select([is_leaf, is_category], [SplitKind.LEAF, SplitKind.CATEGORICAL], SplitKind.NUMERIC).astype(
-            np.uint8
-        ),
-        missing=np.zeros(n_nodes, dtype=np.uint8),
-        set_left=np.zeros(n_nodes, dtype=bool),
+    return trees.forest(
+        feature,
+        threshold,
+        value,
+        is_category,
+        default_left=nan_left[feature],
         # one category goes right, all others left, missing ones (unknown to the model) too
         category_offset=np.concatenate([[0], np.cumsum(is_category)]),
-        category=within[document.split[is_category]].astype(np.int32),
-        value=value,
-        tree_output=np.full(n_trees, 0 if n_outputs == 1 else -1, dtype=np.int32),
-        tree_round=np.arange(n_trees, dtype=np.int32),
-        tree_bias=np.zeros(n_trees),
+        category=within[trees["split"][is_category]].astype(np.int32),
         intercept=document.bias,
         intercept_last=True,
-        free_intercept=True,
-        arithmetic=np.float64,
         comparison=Comparison.FLOAT32_LESS,
         category_rule=CategoryRule.KNOWN,
         feature_categories=tuple(f.hashes if f.is_categorical else None for f in document.features)

@@ -15,7 +15,8 @@ import numpy as np
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.parsers.catboost.decimals import text_of
-from pine_boost.parsers.catboost.document import CatboostDocument, Feature, native_order
+from pine_boost.parsers.catboost.document import CatboostDocument, Feature, leaf_numbers, native_order
+from pine_boost.parsers.nodes import Nodes
 
 _SHIFTS = range(64)  # powers of two tried as scale: 1 for nearly every model, see `text_of`
 
@@ -28,9 +29,9 @@ def write_document(document: CatboostDocument) -> bytes:
     UnsupportedModelError
         No power of two was found for which every leaf value has a text that CatBoost reads exactly.
     """
-    owner, within = document.split_tables()
+    owner, within, trees = *document.split_tables(), document.trees
     categorical = np.array([feature.is_categorical for feature in document.features])
-    used = np.union1d(document.split[~document.is_leaf], np.flatnonzero(categorical[owner]))
+    used = np.union1d(trees["split"][~trees.is_leaf], np.flatnonzero(categorical[owner]))
     order = native_order(document.features)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
@@ -40,13 +41,13 @@ def write_document(document: CatboostDocument) -> bytes:
     kept = [within[listed[owner[listed] == j]] for j in range(len(order))]
     splits = {int(split): _split(document, int(split), int(number[split]), owner, within) for split in listed}
     scale, bias, values = _texts(document)
-    symmetric = document.symmetric and all(_is_uniform(document, tree) for tree in range(document.n_trees))
+    symmetric = document.symmetric and all(_is_uniform(trees, tree) for tree in range(trees.n_trees))
     write = _symmetric_tree if symmetric else _nested_tree
-    trees = ",".join(write(document, tree, splits, values) for tree in range(document.n_trees))
+    written = ",".join(write(trees, tree, splits, values) for tree in range(trees.n_trees))
     parts = {
         "features_info": json.dumps(_features(document.features, kept)),
         "model_info": json.dumps(document.info),
-        "oblivious_trees" if symmetric else "trees": f"[{trees}]",
+        "oblivious_trees" if symmetric else "trees": f"[{written}]",
         "scale_and_bias": f"[{scale},[{','.join(bias)}]]",
     }
     return ("{" + ",".join(f'"{name}":{text}' for name, text in parts.items()) + "}").encode()
@@ -54,11 +55,12 @@ def write_document(document: CatboostDocument) -> bytes:
 
 def _texts(document: CatboostDocument) -> tuple[str, list[str], list[str]]:
     """Return the texts of the scale, the biases, and the values of every node."""
-    (n_nodes, width), leaf = document.value.shape, document.is_leaf
+    value, leaf = document.trees["value"], document.trees.is_leaf
+    n_nodes, width = value.shape
     bias = _all_texts(document.bias)
     for shift in _SHIFTS if bias is not None else ():
         scale = _all_texts(np.ldexp(np.array([document.scale]), -shift))
-        texts = None if scale is None else _all_texts(np.ldexp(document.value[leaf], shift))
+        texts = None if scale is None else _all_texts(np.ldexp(value[leaf], shift))
         if scale is not None and bias is not None and texts is not None:
             rows = np.full(n_nodes, "", dtype=object)
             rows[leaf] = [",".join(texts[i : i + width]) for i in range(0, len(texts), width)]
@@ -108,43 +110,40 @@ def _split(document: CatboostDocument, split: int, number: int, owner: IntArray,
     return json.dumps({**shown, "split_index": number, "split_type": kind})
 
 
-def _levels(document: CatboostDocument, tree: int) -> Iterable[IntArray]:
+def _levels(trees: Nodes, tree: int) -> Iterable[IntArray]:
     """Yield the nodes of a tree level by level, from left to right."""
-    nodes = document.offset[tree : tree + 1]
+    nodes = trees.offset[tree : tree + 1]
     while len(nodes):
         yield nodes
-        inner = nodes[document.left[nodes] >= 0]
-        nodes = np.stack([document.left[inner], document.right[inner]], axis=1).ravel()
+        inner = nodes[trees.left[nodes] >= 0]
+        nodes = np.stack([trees.left[inner], trees.right[inner]], axis=1).ravel()
 
 
-def _is_uniform(document: CatboostDocument, tree: int) -> bool:
+def _is_uniform(trees: Nodes, tree: int) -> bool:
     """Return whether a tree is oblivious: one split per level, all leaves on the last."""
-    return all(len(np.unique(document.split[nodes])) == 1 for nodes in _levels(document, tree))
+    return all(len(np.unique(trees["split"][nodes])) == 1 for nodes in _levels(trees, tree))
 
 
-def _symmetric_tree(document: CatboostDocument, tree: int, splits: dict[int, str], values: list[str]) -> str:
-    *inner, leaves = _levels(document, tree)
-    place = np.zeros(len(leaves), dtype=np.int64)
-    for k in range(len(inner)):
-        place |= ((np.arange(len(leaves)) >> (len(inner) - 1 - k)) & 1) << k
+def _symmetric_tree(trees: Nodes, tree: int, splits: dict[int, str], values: list[str]) -> str:
+    *inner, leaves = _levels(trees, tree)
     ordered = np.empty_like(leaves)
-    ordered[place] = leaves
-    names = ",".join(splits[int(document.split[nodes[0]])] for nodes in inner)
+    ordered[leaf_numbers(len(inner))] = leaves
+    names = ",".join(splits[int(trees["split"][nodes[0]])] for nodes in inner)
     numbers = ",".join(values[leaf] for leaf in ordered)
-    weights = json.dumps(document.weight[ordered].tolist())
+    weights = json.dumps(trees["weight"][ordered].tolist())
     return f'{{"leaf_values":[{numbers}],"leaf_weights":{weights},"splits":[{names}]}}'
 
 
-def _nested_tree(document: CatboostDocument, tree: int, splits: dict[int, str], values: list[str]) -> str:
+def _nested_tree(trees: Nodes, tree: int, splits: dict[int, str], values: list[str]) -> str:
     text: dict[int, str] = {}
-    several = document.value.shape[1] > 1
-    for nodes in reversed(list(_levels(document, tree))):
+    several = trees["value"].shape[1] > 1
+    for nodes in reversed(list(_levels(trees, tree))):
         for node in map(int, nodes):
-            left, right = int(document.left[node]), int(document.right[node])
+            left, right = int(trees.left[node]), int(trees.right[node])
             if left < 0:
                 value = f"[{values[node]}]" if several else values[node]
-                text[node] = f'{{"value":{value},"weight":{float(document.weight[node])!r}}}'
+                text[node] = f'{{"value":{value},"weight":{float(trees["weight"][node])!r}}}'
             else:
-                split = splits[int(document.split[node])]
+                split = splits[int(trees["split"][node])]
                 text[node] = f'{{"left":{text.pop(left)},"right":{text.pop(right)},"split":{split}}}'
-    return text[int(document.offset[tree])]
+    return text[int(trees.offset[tree])]

@@ -14,7 +14,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
-from pine_boost.parsers.lightgbm.tree import NUMBER, TreeBlock, read_integer, read_integers, read_pairs, read_tree
+from pine_boost.model.forest import FloatArray
+from pine_boost.parsers.lightgbm.tree import NUMBER, read_integer, read_integers, read_pairs, read_tree
+from pine_boost.parsers.nodes import Nodes, stack
 
 MAX_BYTES = 2**31 - 1  # the native loader counts in int32
 _HEADER_KEYS = (
@@ -82,6 +84,9 @@ class LightgbmDocument:
         Number of trees per round.
     feature_infos, monotone_constraints : tuple
         As written, one entry per feature (constraints may be empty).
+    trees : Nodes
+        Of every tree the inner nodes, then the leaves.
+    shrinkage : float64 (n_trees,)
     parameters : tuple of (str, str)
         The parameters section in file order.
     pandas_categorical : list or None
@@ -99,7 +104,8 @@ class LightgbmDocument:
     feature_names: tuple[str, ...]
     feature_infos: tuple[str, ...]
     monotone_constraints: tuple[int, ...]
-    trees: tuple[TreeBlock, ...]
+    trees: Nodes
+    shrinkage: FloatArray
     parameters: tuple[tuple[str, str], ...]
     pandas_categorical: list[list[Any]] | None
     has_pandas_line: bool
@@ -108,7 +114,7 @@ class LightgbmDocument:
     @property
     def n_rounds(self) -> int:
         """Number of rounds in the text."""
-        return len(self.trees) // self.num_class
+        return self.trees.n_trees // self.num_class
 
     @property
     def n_used_rounds(self) -> int:
@@ -160,8 +166,7 @@ def read_document(contents: bytes) -> LightgbmDocument:
         if not _FEATURE_INFO.fullmatch(info):
             _malformed(f"feature_infos has the entry {info[:60]!r}")
     constraints = _read_constraints(header, n_features)
-    trees, tail = _read_trees(header, contents, len(head) + 2, n_features, num_class)
-    read_tail = _read_tail(_decode(tail))
+    trees, shrinkage, tail = _read_trees(header, contents, len(head) + 2, n_features, num_class)
     return LightgbmDocument(
         num_class=num_class,
         label_index=read_integer(header, "label_index", "the header", 0, 2**31 - 2),
@@ -171,7 +176,8 @@ def read_document(contents: bytes) -> LightgbmDocument:
         feature_infos=infos,
         monotone_constraints=constraints,
         trees=trees,
-        **read_tail,
+        shrinkage=shrinkage,
+        **_read_tail(_decode(tail)),
     )
 
 
@@ -228,7 +234,7 @@ def _split_per_feature(header: dict[str, str], key: str, n_features: int) -> tup
 
 def _read_trees(
     header: dict[str, str], data: bytes, start: int, n_features: int, num_class: int
-) -> tuple[tuple[TreeBlock, ...], bytes]:
+) -> tuple[Nodes, FloatArray, bytes]:
     if "tree_sizes" not in header:
         _malformed("the line tree_sizes is missing")
     sizes = read_integers(header["tree_sizes"], "tree_sizes")
@@ -248,7 +254,8 @@ def _read_trees(
         start += size
     if not data.startswith(b"end of trees\n\n", start):
         _malformed("tree_sizes do not lead to the line 'end of trees'")
-    return tuple(trees), data[start + len(b"end of trees\n\n") :]
+    parts, shrinkage = zip(*trees, strict=True)
+    return stack(parts), np.array(shrinkage), data[start + len(b"end of trees\n\n") :]
 
 
 def _read_constraints(header: dict[str, str], n_features: int) -> tuple[int, ...]:

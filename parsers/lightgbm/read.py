@@ -13,12 +13,13 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import model_bytes
-from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
-from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, Model
+from pine_boost.model.rules import CategoryRule, Comparison, MissingRule
 from pine_boost.parsers.decisions import class_labels
 from pine_boost.parsers.lightgbm.decision import OBJECTIVES_OF_CLASSES, decide, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument, read_document
-from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, TreeBlock
+from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, is_categorical
+from pine_boost.parsers.nodes import Nodes
 
 FILE_KIND = "lightgbm file"
 _WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
@@ -120,44 +121,41 @@ def _check_sigmoid(booster: Any, document: LightgbmDocument) -> None:
 
 def _build_forest(document: LightgbmDocument, threshold: Any, values: bool, labels: tuple[Any, ...] | None) -> Forest:
     n_outputs, rounds = document.num_class, document.n_used_rounds
-    trees = document.trees[: rounds * n_outputs]
-    tree_output = np.tile(np.arange(n_outputs, dtype=np.int32), rounds)
-    lowest, highest = _extremes(trees, rounds, n_outputs)
+    trees = document.trees.pick(np.arange(rounds * n_outputs))
+    extremes = [
+        bound.reduceat(np.where(trees.is_leaf, trees["value"], beyond), trees.offset[:-1])
+        for bound, beyond in ((np.minimum, np.inf), (np.maximum, -np.inf))
+    ]
+    with np.errstate(over="ignore"):
+        lowest, highest = (extreme.reshape(rounds, n_outputs).sum(axis=0) for extreme in extremes)
+    if not (np.all(np.isfinite(lowest)) and np.all(np.isfinite(highest))):
+        raise MalformedModelError("The leaves of the LightGBM text add up beyond float64.")
     objective = read_objective(document.objective, n_outputs)
+    divisor = rounds if document.average_output else 1
     decision = decide(
         objective,
         threshold,
         is_classifier=labels is not None,
         values=values,
-        divisor=rounds if document.average_output else 1,
+        divisor=divisor,
         lowest=lowest,
         highest=highest,
     )
-    offset = np.concatenate([[0], np.cumsum([2 * tree.n_leaves - 1 for tree in trees])])
-    category_offset, category = _stack_categories(trees)
     names = document.feature_names
     is_default = all(name == f"Column_{i}" for i, name in enumerate(names))
-    return Forest(
-        tree_offset=offset.astype(np.int64),
-        feature=_stack(trees, lambda t: t.split_feature, -1).astype(np.int32),
-        threshold=_stack(trees, lambda t: np.where(t.is_categorical, 0.0, t.threshold), 0.0),
-        left=_stack_children(trees, offset, "left_child"),
-        right=_stack_children(trees, offset, "right_child"),
-        default_left=_stack(trees, _default_left, False),
-        kind=_stack(
-            trees, lambda t: np.where(t.is_categorical, SplitKind.CATEGORICAL, SplitKind.NUMERIC), SplitKind.LEAF
-        ).astype(np.uint8),
-        missing=_stack(trees, lambda t: _MISSING_RULES[t.decision_type >> 2], 0).astype(np.uint8),
-        set_left=_stack(trees, lambda t: t.is_categorical, False),
-        category_offset=category_offset,
-        category=category,
-        value=np.concatenate([np.concatenate([np.zeros(t.n_leaves - 1), t.leaf_value]) for t in trees])[:, None],
-        tree_output=tree_output,
+    has_set = is_categorical(trees)
+    return trees.forest(
+        trees["split_feature"],
+        trees["threshold"],
+        trees["value"],
+        has_set,
+        # NaN at a categorical split goes right regardless of the bit (measured for types 1 to 11)
+        default_left=((trees["decision_type"] & DEFAULT_LEFT_BIT) != 0) & ~has_set,
+        missing=np.where(trees.is_leaf, 0, _MISSING_RULES[trees["decision_type"] >> 2]).astype(np.uint8),
+        set_left=has_set,
+        tree_output=np.tile(np.arange(n_outputs, dtype=np.int32), rounds),
         tree_round=np.repeat(np.arange(rounds, dtype=np.int32), n_outputs),
-        tree_bias=_tree_bias(document, trees),
-        intercept=np.zeros(n_outputs),
-        free_intercept=True,
-        arithmetic=np.float64,
+        tree_bias=_tree_bias(document, trees, *extremes),
         comparison=Comparison.FLOAT64_LESS_EQUAL,
         category_rule=CategoryRule.TRUNCATE,
         decision=decision,
@@ -166,62 +164,14 @@ def _build_forest(document: LightgbmDocument, threshold: Any, values: bool, labe
         n_features=len(names),
         library="lightgbm",
         objective=objective.name,
-        slope=objective.sigmoid / (rounds if document.average_output else 1),
+        slope=objective.sigmoid / divisor,
         feature_names=None if is_default else names,
         feature_categories=_feature_categories(document),
         snaps_to_zero=True,
     )
 
 
-def _extremes(trees: Sequence[TreeBlock], rounds: int, n_outputs: int) -> tuple[FloatArray, FloatArray]:
-    """Bound the margins of each output over all inputs."""
-    with np.errstate(over="ignore"):
-        lowest, highest = (
-            np.array([bound(t.leaf_value) for t in trees]).reshape(rounds, n_outputs).sum(axis=0)
-            for bound in (np.min, np.max)
-        )
-    if not (np.all(np.isfinite(lowest)) and np.all(np.isfinite(highest))):
-        raise MalformedModelError("The leaves of the LightGBM text add up beyond float64.")
-    return lowest, highest
-
-
-def _stack(trees: Sequence[TreeBlock], of_inner: Any, at_leaves: Any) -> Any:
-    """Stack the inner nodes of each tree (its root first), then its leaves."""
-    parts = []
-    for tree in trees:
-        inner = np.asarray(of_inner(tree))
-        parts += [inner, np.full(tree.n_leaves, at_leaves, dtype=inner.dtype)]
-    return np.concatenate(parts)
-
-
-def _default_left(tree: TreeBlock) -> Any:
-    # NaN at a categorical split goes right regardless of the bit (measured for types 1 to 11)
-    return ((tree.decision_type & DEFAULT_LEFT_BIT) != 0) & ~tree.is_categorical
-
-
-def _stack_children(trees: Sequence[TreeBlock], offset: IntArray, side: str) -> IntArray:
-    parts = []
-    for start, tree in zip(offset[:-1], trees, strict=True):
-        child = getattr(tree, side)
-        parts += [
-            start + np.where(child >= 0, child, tree.n_leaves - 1 + ~child),
-            np.full(tree.n_leaves, -1, dtype=np.int64),
-        ]
-    return np.concatenate(parts).astype(np.int64)
-
-
-def _stack_categories(trees: Sequence[TreeBlock]) -> tuple[IntArray, Any]:
-    sizes, codes = [], [np.zeros(0, dtype=np.int32)]
-    for tree in trees:
-        size = np.zeros(2 * tree.n_leaves - 1, dtype=np.int64)
-        for node in np.flatnonzero(tree.is_categorical):
-            codes.append(tree.categories_of(int(node)))
-            size[node] = len(codes[-1])
-        sizes.append(size)
-    return np.concatenate([[0], np.cumsum(np.concatenate(sizes))]), np.concatenate(codes)
-
-
-def _tree_bias(document: LightgbmDocument, trees: Sequence[TreeBlock]) -> FloatArray:
+def _tree_bias(document: LightgbmDocument, trees: Nodes, lowest: FloatArray, highest: FloatArray) -> FloatArray:
     """Return the part of each tree that belongs to the intercept.
 
     LightGBM adds the prior to the leaves of the first round and sets shrinkage=1 (dart scales it
@@ -231,16 +181,11 @@ def _tree_bias(document: LightgbmDocument, trees: Sequence[TreeBlock]) -> FloatA
     clipped to the range of the leaves, so that a damaged number cannot make the bias larger than
     the tree. A tree with one leaf is all intercept. None of this changes leaf values.
     """
-    bias = np.zeros(len(trees))
+    root = trees.offset[:-1]
     is_dart = document.parameter("boosting") == "dart"
-    for index, tree in enumerate(trees):
-        is_first = index < document.num_class and (tree.shrinkage == 1 or is_dart)
-        if tree.n_leaves == 1:
-            bias[index] = tree.leaf_value[0]
-        elif is_first or document.average_output:
-            lowest, highest = tree.leaf_value.min(), tree.leaf_value.max()
-            bias[index] = np.clip(tree.internal_value[0], lowest, highest)
-    return bias
+    is_first = (np.arange(trees.n_trees) < document.num_class) & ((document.shrinkage[: trees.n_trees] == 1) | is_dart)
+    holds = trees.is_leaf[root] | is_first | document.average_output
+    return np.where(holds, np.clip(trees["value"][root], lowest, highest), 0.0)
 
 
 def _feature_categories(document: LightgbmDocument) -> tuple[tuple[Any, ...] | None, ...]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.parsers.nodes import NO_CODES, Nodes, one_tree
 
 CATEGORICAL_BIT, DEFAULT_LEFT_BIT = 1, 2
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2
@@ -29,64 +29,49 @@ _NUMBERS = re.compile(rf"(?:{NUMBER}(?: {NUMBER})*)?")
 _THRESHOLD = rf"(?:{NUMBER}|-?inf)"
 _THRESHOLDS = re.compile(rf"(?:{_THRESHOLD}(?: {_THRESHOLD})*)?")
 
-# key -> (type, length: n = leaves, m = inner nodes, required); the others may be empty
-_ARRAYS = {
-    "split_feature": (int, "m", True),
-    "split_gain": (float, "m", False),
-    "threshold": (float, "m", True),
-    "decision_type": (int, "m", True),
-    "left_child": (int, "m", True),
-    "right_child": (int, "m", True),
-    "leaf_value": (float, "n", True),
-    "leaf_weight": (float, "n", False),
-    "leaf_count": (int, "n", False),
-    "internal_value": (float, "m", False),
-    "internal_weight": (float, "m", False),
-    "internal_count": (int, "m", False),
+# What the text says of a node beside its children and category set; ``threshold`` is read at numeric nodes only
+RECORD = np.dtype(
+    [
+        ("split_feature", np.int64),
+        ("split_gain", np.float64),
+        ("threshold", np.float64),
+        ("decision_type", np.int64),
+        ("value", np.float64),
+        ("weight", np.float64),
+        ("count", np.int64),
+    ]
+)
+
+
+class Line(NamedTuple):
+    """A line with numbers for the leaves or the inner nodes of a tree; ones that are not required may be empty."""
+
+    field: str
+    of_leaves: bool
+    form: str
+    required: bool
+
+
+LINES = {
+    "split_feature": Line("split_feature", False, "%d", True),
+    "split_gain": Line("split_gain", False, "%g", False),
+    "threshold": Line("threshold", False, "%.17g", True),
+    "decision_type": Line("decision_type", False, "%d", True),
+    "left_child": Line("left_child", False, "%d", True),
+    "right_child": Line("right_child", False, "%d", True),
+    "leaf_value": Line("value", True, "%.17g", True),
+    "leaf_weight": Line("weight", True, "%.17g", False),
+    "leaf_count": Line("count", True, "%d", False),
+    "internal_value": Line("value", False, "%g", False),
+    "internal_weight": Line("weight", False, "%g", False),
+    "internal_count": Line("count", False, "%d", False),
 }
 _LINEAR_KEYS = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
 
 
-@dataclass(frozen=True, eq=False)
-class TreeBlock:
-    """The arrays of one tree as LightGBM numbers them: node ids >= 0 inner, negative = ~leaf.
-
-    Every array has its full length; informative arrays that the file left empty are zeros.
-    ``threshold`` of a categorical node is its index into ``cat_boundaries``.
-    """
-
-    split_feature: IntArray
-    split_gain: FloatArray
-    threshold: FloatArray
-    decision_type: IntArray
-    left_child: IntArray
-    right_child: IntArray
-    leaf_value: FloatArray
-    leaf_weight: FloatArray
-    leaf_count: IntArray
-    internal_value: FloatArray
-    internal_weight: FloatArray
-    internal_count: IntArray
-    cat_boundaries: IntArray
-    cat_threshold: IntArray
-    shrinkage: float
-
-    @property
-    def n_leaves(self) -> int:
-        """Number of leaves."""
-        return len(self.leaf_value)
-
-    @property
-    def is_categorical(self) -> npt.NDArray[np.bool_]:
-        """Whether each inner node tests a category set."""
-        return (self.decision_type & CATEGORICAL_BIT).astype(bool)
-
-    def categories_of(self, node: int) -> npt.NDArray[np.int32]:
-        """Return the sorted codes in the bitset of a categorical inner node."""
-        position = int(self.threshold[node])
-        words = self.cat_threshold[self.cat_boundaries[position] : self.cat_boundaries[position + 1]]
-        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
-        return np.flatnonzero(bits).astype(np.int32)
+def is_categorical(trees: Nodes) -> npt.NDArray[np.bool_]:
+    """Return whether each node tests a category set."""
+    return ((trees["decision_type"] & CATEGORICAL_BIT) != 0) & ~trees.is_leaf
 
 
 def read_pairs(lines: Iterable[str], where: str, bare: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -133,8 +118,10 @@ def read_integer(pairs: dict[str, str], key: str, where: str, lowest: int, highe
     return int(numbers[0])
 
 
-def read_tree(text: str, index: int, n_features: int) -> TreeBlock:
-    """Read and check the block of tree ``index``.
+def read_tree(text: str, index: int, n_features: int) -> tuple[Nodes, float]:
+    """Read and check the block of tree ``index``: its inner nodes, then its leaves; and its shrinkage.
+
+    That the nodes form one tree is left to `Forest`.
 
     Parameters
     ----------
@@ -148,8 +135,8 @@ def read_tree(text: str, index: int, n_features: int) -> TreeBlock:
     Raises
     ------
     MalformedModelError
-        Missing, repeated or unknown keys, wrong lengths, ids out of range, nodes that do not form
-        one tree, numbers that are not finite.
+        Missing, repeated or unknown keys, wrong lengths, ids out of range, numbers that are not
+        finite.
     UnsupportedModelError
         Linear leaves.
     """
@@ -167,35 +154,43 @@ def read_tree(text: str, index: int, n_features: int) -> TreeBlock:
     shrinkage = read_numbers(pairs.pop("shrinkage", "1"), f"shrinkage of {where}")
     if len(shrinkage) != 1:
         raise MalformedModelError(f"shrinkage of {where} has {len(shrinkage)} numbers, expected 1.")
-    arrays = {key: _read_array(pairs, key, n_leaves, where) for key in _ARRAYS}
+    arrays = {key: _read_array(pairs, key, n_leaves, where) for key in LINES}
     boundaries, words = _read_category_sets(pairs, n_categorical, where)
-    unknown = set(pairs) - set(_ARRAYS) - {"num_leaves", "num_cat"}
+    unknown = set(pairs) - set(LINES) - {"num_leaves", "num_cat"}
     if unknown:
         raise MalformedModelError(f"{where} has the unknown key {min(unknown)[:60]!r}.")
-    # the table above defines the field and type of every array
-    tree = TreeBlock(
-        **arrays,  # type: ignore[arg-type]
-        cat_boundaries=boundaries,
-        cat_threshold=words,
-        shrinkage=float(shrinkage[0]),
-    )
-    _check_splits(tree, n_features, n_categorical, where)
-    _check_shape(tree, where)
-    return tree
+    children = [arrays.pop(side) for side in ("left_child", "right_child")]
+    record = np.zeros(2 * n_leaves - 1, dtype=RECORD)
+    inner, leaves = record[: n_leaves - 1], record[n_leaves - 1 :]
+    for key, array in arrays.items():
+        (leaves if LINES[key].of_leaves else inner)[LINES[key].field] = array
+    _check_splits(inner, n_features, n_categorical, where)
+    if np.any((record["count"] < 0) | (record["count"] >= 2**31)):
+        raise MalformedModelError(f"{where}: a data count is outside the range of int32.")
+    if any(np.any((child >= len(inner)) | (child < -n_leaves)) for child in children):
+        raise MalformedModelError(f"{where}: a child lies outside the tree.")
+    none = np.full(n_leaves, -1)
+    sides = [np.append(np.where(child >= 0, child, len(inner) + ~child), none) for child in children]
+    sets: list[Any] = [NO_CODES] * len(record) if n_categorical else []
+    for node in np.flatnonzero(inner["decision_type"] & CATEGORICAL_BIT) if n_categorical else ():
+        position = int(inner["threshold"][node])
+        own = words[boundaries[position] : boundaries[position + 1]]
+        sets[node] = np.flatnonzero(np.unpackbits(own.astype("<u4").view(np.uint8), bitorder="little"))
+    return one_tree(*sides, record, sets), float(shrinkage[0])
 
 
 def _read_array(pairs: dict[str, str], key: str, n_leaves: int, where: str) -> IntArray | FloatArray:
-    kind, size, required = _ARRAYS[key]
-    length = n_leaves if size == "n" else n_leaves - 1
+    line = LINES[key]
+    length = n_leaves if line.of_leaves else n_leaves - 1
     if key not in pairs:
         raise MalformedModelError(f"{where} lacks the line {key}=.")
     array: IntArray | FloatArray
-    if kind is int:
+    if line.form == "%d":
         array = read_integers(pairs[key], f"{key} of {where}")
     else:
         array = read_numbers(pairs[key], f"{key} of {where}", infinite=key == "threshold")
-    if len(array) == 0 and not required:
-        return np.zeros(length, dtype=np.int64) if kind is int else np.zeros(length)
+    if len(array) == 0 and not line.required:
+        return np.zeros(length, dtype=array.dtype)
     if len(array) != length:
         raise MalformedModelError(
             f"{key} of {where} has {len(array)} entries, expected {length} (num_leaves={n_leaves})."
@@ -226,43 +221,17 @@ def _read_category_sets(pairs: dict[str, str], n_sets: int, where: str) -> tuple
     return boundaries, words
 
 
-def _check_splits(tree: TreeBlock, n_features: int, n_categorical: int, where: str) -> None:
-    def refuse(what: str) -> NoReturn:
-        raise MalformedModelError(f"{where}: {what}.")
-
-    feature, decision = tree.split_feature, tree.decision_type
-    if np.any((feature < 0) | (feature >= n_features)):
-        refuse(f"split_feature names a feature outside 0..{n_features - 1}")
-    if np.any((decision < 0) | (decision >> 2 > MISSING_NAN)):
-        refuse("decision_type is outside 0..11")
-    sets = tree.threshold[tree.is_categorical]
-    if np.any((sets != np.floor(sets)) | (sets < 0) | (sets >= n_categorical)):
-        refuse(f"the threshold of a categorical split is not an index into its {n_categorical} sets")
-    if len(np.unique(sets)) != n_categorical:
-        refuse(f"num_cat={n_categorical}, but the splits use {len(np.unique(sets))} sets")
-    for counts in (tree.leaf_count, tree.internal_count):
-        if np.any((counts < 0) | (counts >= 2**31)):
-            refuse("a data count is outside the range of int32")
-
-
-def _check_shape(tree: TreeBlock, where: str) -> None:
-    """Raise unless every node but the root has one parent and the root reaches all nodes."""
-    n_leaves = tree.n_leaves
-    n_inner = n_leaves - 1
-    children = np.concatenate([tree.left_child, tree.right_child])
-    if np.any((children >= n_inner) | (children < -n_leaves)):
-        raise MalformedModelError(f"{where}: a child lies outside the tree.")
-    if n_inner == 0:
-        return
-    position = np.where(children >= 0, children, n_inner + ~children)
-    parents = np.bincount(position, minlength=n_inner + n_leaves)
-    if parents[0] != 0 or np.any(parents[1:] != 1):
-        raise MalformedModelError(f"{where}: a node has no parent or several (cycle or orphan).")
-    # with one parent each, nodes that the root does not reach form a cycle
-    frontier, seen = np.zeros(1, dtype=np.int64), 0
-    while len(frontier):
-        seen += len(frontier)
-        both = np.concatenate([tree.left_child[frontier], tree.right_child[frontier]])
-        frontier = both[both >= 0]
-    if seen != n_inner:
-        raise MalformedModelError(f"{where}: some nodes cannot be reached from the root (cycle).")
+def _check_splits(inner: npt.NDArray[Any], n_features: int, n_categorical: int, where: str) -> None:
+    feature, decision = inner["split_feature"], inner["decision_type"]
+    sets = inner["threshold"][(decision & CATEGORICAL_BIT) != 0]
+    faults = {
+        f"split_feature names a feature outside 0..{n_features - 1}": (feature < 0) | (feature >= n_features),
+        "decision_type is outside 0..11": (decision < 0) | (decision >> 2 > MISSING_NAN),
+        f"the threshold of a categorical split is not an index into its {n_categorical} sets": (sets != np.floor(sets))
+        | (sets < 0)
+        | (sets >= n_categorical),
+        f"num_cat={n_categorical}, but the splits use another number of sets": len(np.unique(sets)) != n_categorical,
+    }
+    for fault, found in faults.items():
+        if np.any(found):
+            raise MalformedModelError(f"{where}: {fault}.")

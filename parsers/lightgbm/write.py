@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pine_boost.model.forest import FloatArray
+from pine_boost.model.forest import IntArray
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
-from pine_boost.parsers.lightgbm.tree import TreeBlock
+from pine_boost.parsers.lightgbm.tree import CATEGORICAL_BIT, LINES, RECORD
 
 
 def write_document(document: LightgbmDocument) -> bytes:
     """Return a document as LightGBM text v4, as LightGBM itself would write it."""
-    blocks = [_tree_text(i, tree).encode("utf-8") for i, tree in enumerate(document.trees)]
+    blocks = [_tree_text(index, document).encode("utf-8") for index in range(document.trees.n_trees)]
     header = [
         "tree",
         "version=v4",
@@ -42,45 +43,54 @@ def write_document(document: LightgbmDocument) -> bytes:
     return start.encode("utf-8") + b"".join(blocks) + "\n".join(tail).encode("utf-8")
 
 
-def _tree_text(index: int, tree: TreeBlock) -> str:
-    is_stump = tree.n_leaves == 1
-    lines = [
-        f"Tree={index}",
-        f"num_leaves={tree.n_leaves}",
-        f"num_cat={len(tree.cat_boundaries) - 1}",
-        f"split_feature={_join(tree.split_feature.tolist())}",
-        f"split_gain={_formatted(tree.split_gain, '%g')}",
-        f"threshold={_formatted(tree.threshold, '%.17g')}",
-        f"decision_type={_join(tree.decision_type.tolist())}",
-        f"left_child={_join(tree.left_child.tolist())}",
-        f"right_child={_join(tree.right_child.tolist())}",
-        f"leaf_value={_formatted(tree.leaf_value, '%.17g')}",
-        f"leaf_weight={'' if is_stump else _formatted(tree.leaf_weight, '%.17g')}",
-        f"leaf_count={_join(tree.leaf_count.tolist())}",
-        f"internal_value={_formatted(tree.internal_value, '%g')}",
-        f"internal_weight={_formatted(tree.internal_weight, '%g')}",
-        f"internal_count={_join(tree.internal_count.tolist())}",
-    ]
-    if len(tree.cat_boundaries) > 1:
-        lines.append(f"cat_boundaries={_join(tree.cat_boundaries.tolist())}")
-        lines.append(f"cat_threshold={_join(tree.cat_threshold.tolist())}")
-    lines += ["is_linear=0", f"shrinkage={tree.shrinkage:g}"]
+def _tree_text(index: int, document: LightgbmDocument) -> str:
+    trees = document.trees
+    start, end = trees.offset[index : index + 2]
+    is_leaf = trees.is_leaf[start:end]
+    inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
+    number = np.empty(end - start, dtype=np.int64)
+    number[inner], number[leaves] = np.arange(len(inner)), ~np.arange(len(leaves))
+    record = trees.record[start:end]
+    has_set = (record["decision_type"][inner] & CATEGORICAL_BIT) != 0
+    words = [_bitset(trees.codes_of(start + node)) for node in inner[has_set]]
+    values = {
+        key: record[line.field][leaves if line.of_leaves else inner]
+        for key, line in LINES.items()
+        if line.field in RECORD.names
+    }
+    values["threshold"][has_set] = np.arange(len(words))
+    for key, child in (("left_child", trees.left), ("right_child", trees.right)):
+        values[key] = number[child[start + inner] - start]
+    if len(inner) == 0:
+        values["leaf_weight"] = np.zeros(0)
+    lines = [f"Tree={index}", f"num_leaves={len(leaves)}", f"num_cat={len(words)}"]
+    lines += [f"{key}={_formatted(values[key], line.form)}" for key, line in LINES.items()]
+    if words:
+        lines.append(f"cat_boundaries={_join(np.cumsum([0, *map(len, words)]))}")
+        lines.append(f"cat_threshold={_join(np.concatenate(words))}")
+    lines += ["is_linear=0", f"shrinkage={document.shrinkage[index]:g}"]
     return "\n".join(lines) + "\n\n\n"
+
+
+def _bitset(codes: IntArray) -> IntArray:
+    """Return the 32-bit words of a category set, as many as its largest code needs."""
+    bits = np.zeros(32 * (int(codes.max(initial=0)) // 32 + 1), dtype=np.uint8)
+    bits[codes] = 1
+    return np.packbits(bits, bitorder="little").view("<u4").astype(np.int64)
 
 
 def _join(items: Iterable[Any]) -> str:
     return " ".join(map(str, items))
 
 
-def _formatted(numbers: FloatArray, form: str) -> str:
-    """Format floats in printf style, separated by spaces; one format call for all is far faster than one each."""
+def _formatted(numbers: npt.NDArray[Any], form: str) -> str:
+    """Format numbers in printf style, separated by spaces; one format call for all is far faster than one each."""
     return " ".join([form] * len(numbers)) % tuple(numbers.tolist())
 
 
 def _importances(document: LightgbmDocument) -> list[str]:
     """Return the number of splits with a gain per feature, largest first; informative, as in LightGBM."""
-    count = np.zeros(len(document.feature_names), dtype=np.int64)
-    for tree in document.trees:
-        np.add.at(count, tree.split_feature[tree.split_gain > 0], 1)
+    counted = document.trees["split_feature"][~document.trees.is_leaf & (document.trees["split_gain"] > 0)]
+    count = np.bincount(counted, minlength=len(document.feature_names))
     order = sorted(np.flatnonzero(count).tolist(), key=lambda i: -int(count[i]))
     return [f"{document.feature_names[i]}={count[i]}" for i in order]

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF, dyadic_exponent
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.links import VOTES
-from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind, Tie
+from pine_boost.model.rules import CategoryRule, Comparison, Tie
 from pine_boost.parsers.decisions import logit_cut, no_class_decision, read_thresholds
+from pine_boost.parsers.nodes import NO_CODES, Nodes, one_tree, stack
 
 __all__ = ["SklearnDocument", "read_isolation_forest", "read_sklearn"]
 
@@ -139,7 +139,8 @@ def read_isolation_forest(model: Any) -> Forest:
     rounding = average_rounding(leaves, leaves, None)
     return build_forest(
         model,
-        stack_classic(trees, values, columns),
+        classic_nodes(trees, columns),
+        np.concatenate(values),
         decision=Decision((cut,), Tie.HIGHEST, guard),
         classes=(-1, 1),
         objective="isolation",
@@ -183,7 +184,8 @@ def read_average(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[
     rounding = average_rounding(leaves_only(trees, values), leaves_only(trees, native), threshold)
     forest = build_forest(
         model,
-        stack_classic(trees, values),
+        classic_nodes(trees),
+        np.concatenate(values),
         decision=Decision(() if threshold is None else (0.0,), Tie.LOWEST, rounding.guard, thresholds),
         classes=class_labels(model, thresholds),
         objective=str(getattr(model, "criterion", "")),
@@ -200,8 +202,9 @@ def read_gradient(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple
     slope = 2.0 if model.loss == "exponential" else 1.0
     forest = build_forest(
         model,
+        classic_nodes(trees),
         # value * rate rounded once, then added: predict_stages does the same in float64
-        stack_classic(trees, [rate * tree.value[:, 0, :] for tree in trees]),
+        np.concatenate([rate * tree.value[:, 0, :] for tree in trees]),
         decision=_boosted_decision(model, thresholds, slope, Tie.HIGHEST),
         classes=class_labels(model, thresholds),
         objective=str(model.loss),
@@ -241,9 +244,14 @@ def read_histogram(model: Any, name: str, thresholds: tuple[float, ...]) -> tupl
         columns, categories = _categorical_columns(model)
     predictors = [predictor for stage in model._predictors for predictor in stage]
     baseline = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
+    nodes = histogram_nodes(predictors, columns)
+    is_category = nodes["is_categorical"].astype(bool) & ~nodes.is_leaf
     forest = build_forest(
         model,
-        stack_histogram(predictors, columns),
+        nodes,
+        nodes["value"],
+        is_categorical=is_category,
+        set_left=is_category,
         decision=_boosted_decision(model, thresholds, 1.0, Tie.LOWEST),
         classes=class_labels(model, thresholds),
         objective=str(model.loss),
@@ -310,7 +318,8 @@ def read_votes(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Fo
     rounding = Rounding(0.0, 0.0) if binary else vote_rounding(weights, len(classes))
     forest = build_forest(
         model,
-        stack_classic(trees, values),
+        classic_nodes(trees),
+        np.concatenate(values),
         decision=Decision((0.0,) if binary else (), Tie.LOWEST, rounding.guard),
         classes=classes,
         objective=VOTES,
@@ -350,14 +359,10 @@ def _boosted_decision(model: Any, thresholds: tuple[float, ...], slope: float, t
     return Decision((0.0,), tie)
 
 
-def accepts_missing(model: Any) -> bool:
-    """Return whether the native predict accepts NaN, by the estimator's own tags."""
-    return bool(model.__sklearn_tags__().input_tags.allow_nan)
-
-
 def build_forest(
     model: Any,
-    arrays: dict[str, Any],
+    trees: Nodes,
+    value: FloatArray,
     *,
     n_per_round: int | None = None,
     rounding: Rounding | None = None,
@@ -368,132 +373,83 @@ def build_forest(
     ``n_per_round`` is the number of trees per boosting round, one per output; None means that
     every tree adds to every output (or to the only one).
     """
-    n_trees = len(arrays["tree_offset"]) - 1
-    n_outputs = arrays["value"].shape[1] if n_per_round is None else n_per_round
-    tree = np.arange(n_trees)
-    output = tree % n_outputs if n_per_round else np.full(n_trees, -1 if n_outputs > 1 else 0)
+    if n_per_round is not None:
+        tree = np.arange(trees.n_trees, dtype=np.int32)
+        fields |= {"tree_output": tree % n_per_round, "tree_round": tree // n_per_round}
     common = {
-        "tree_output": output.astype(np.int32),
-        "tree_round": (tree // (n_per_round or 1)).astype(np.int32),
-        "tree_bias": np.zeros(n_trees),
-        "intercept": np.zeros(n_outputs),
         "free_intercept": False,
-        "arithmetic": np.float64,
         "comparison": Comparison.FLOAT32_VALUE_LESS_EQUAL,
         "category_rule": CategoryRule.KNOWN,
-        "n_outputs": n_outputs,
+        "default_left": trees["missing_go_to_left"].astype(bool),
+        "n_outputs": n_per_round or value.shape[1],
         "n_features": int(model.n_features_in_),
         "library": "sklearn",
         "slack": 0.0 if rounding is None else rounding.slack,
         "feature_names": feature_names(model),
-        "accepts_missing": accepts_missing(model),
+        # by the estimator's own tags
+        "accepts_missing": bool(model.__sklearn_tags__().input_tags.allow_nan),
     }
-    return Forest(**{**arrays, **common, **fields})
+    is_classic = "feature" in (trees.record.dtype.names or ())
+    names = ("feature", "threshold") if is_classic else ("feature_idx", "num_threshold")
+    return trees.forest(trees[names[0]], trees[names[1]], value, **{**common, **fields})
 
 
-def stack_classic(
-    trees: Sequence[Any], values: Sequence[FloatArray], columns: Sequence[IntArray | None] | None = None
-) -> dict[str, Any]:
-    """Stack ``tree_`` objects; ``values[t]`` is (n_nodes, width), read at the leaves only.
+def classic_nodes(trees: Sequence[Any], columns: Sequence[IntArray | None] | None = None) -> Nodes:
+    """Stack ``tree_`` objects.
 
     ``columns[t]``, if given, maps the tree's feature index to the user's column (IsolationForest
     with ``max_features``).
     """
-    offset = _offsets([tree.node_count for tree in trees])
-    left = np.concatenate([tree.children_left for tree in trees]).astype(np.int64)
-    right = np.concatenate([tree.children_right for tree in trees]).astype(np.int64)
-    is_leaf = left == LEAF
-    if np.any(is_leaf != (right == LEAF)):
-        raise MalformedModelError("A scikit-learn tree has a node with a single child.")
-    base = np.repeat(offset[:-1], np.diff(offset))
-    features = []
-    for t, tree in enumerate(trees):
-        feature = tree.feature.astype(np.int64)
-        mapping = None if columns is None else columns[t]
+    parts = []
+    for tree, mapping in zip(trees, columns or [None] * len(trees), strict=True):
+        record = tree.__getstate__()["nodes"]
+        left, right = record["left_child"], record["right_child"]
+        if np.any((left == LEAF) != (right == LEAF)):
+            raise MalformedModelError("A scikit-learn tree has a node with a single child.")
+        part = one_tree(left, right, record)
         if mapping is not None:
-            inner = tree.children_left != LEAF
-            feature[inner] = np.asarray(mapping, dtype=np.int64)[feature[inner]]
-        features.append(feature)
-    n_nodes = int(offset[-1])
-    value = np.concatenate(values).astype(np.float64)
-    value[~is_leaf] = 0.0
-    return {
-        "tree_offset": offset,
-        "feature": np.where(is_leaf, -1, np.concatenate(features)).astype(np.int32),
-        "threshold": np.where(is_leaf, 0.0, np.concatenate([tree.threshold for tree in trees])),
-        "left": np.where(is_leaf, -1, left + base),
-        "right": np.where(is_leaf, -1, right + base),
-        "default_left": np.concatenate([tree.missing_go_to_left for tree in trees]).astype(bool) & ~is_leaf,
-        "kind": np.where(is_leaf, SplitKind.LEAF, SplitKind.NUMERIC).astype(np.uint8),
-        "missing": np.full(n_nodes, MissingRule.DEFAULT, dtype=np.uint8),
-        "set_left": np.zeros(n_nodes, dtype=bool),
-        "category_offset": np.zeros(n_nodes + 1, dtype=np.int64),
-        "category": np.zeros(0, dtype=np.int32),
-        "value": value,
-    }
+            own = np.asarray(mapping, dtype=np.int64)[np.where(left == LEAF, 0, record["feature"])]
+            part = part.changed(feature=own)
+        parts.append(part)
+    return stack(parts)
 
 
-def stack_histogram(predictors: Sequence[Any], columns: IntArray) -> dict[str, Any]:
+def histogram_nodes(predictors: Sequence[Any], columns: IntArray) -> Nodes:
     """Stack predictors of histogram boosting.
 
     ``columns`` maps the feature index of a node, which refers to the reordered matrix
     (categorical columns first), to the user's column.
     """
-    nodes = np.concatenate([predictor.nodes for predictor in predictors])
-    offset = _offsets([len(predictor.nodes) for predictor in predictors])
-    base = np.repeat(offset[:-1], np.diff(offset))
-    is_leaf = nodes["is_leaf"].astype(bool)
-    is_category = nodes["is_categorical"].astype(bool) & ~is_leaf
-    feature = np.full(len(nodes), -1, dtype=np.int32)
-    split = nodes["feature_idx"][~is_leaf]
-    if np.any((split < 0) | (split >= len(columns))):
-        raise MalformedModelError(
-            f"A split of the model names a feature outside 0..{len(columns) - 1}"
-            "; the model was damaged after fit. Fit it again."
-        )
-    feature[~is_leaf] = columns[split]
-    sets = _category_sets(predictors, is_category)
-    kind = np.where(is_category, SplitKind.CATEGORICAL, SplitKind.NUMERIC)
-    return {
-        "tree_offset": offset,
-        "feature": feature,
-        "threshold": np.where(is_leaf | is_category, 0.0, nodes["num_threshold"]),
-        "left": np.where(is_leaf, -1, nodes["left"].astype(np.int64) + base),
-        "right": np.where(is_leaf, -1, nodes["right"].astype(np.int64) + base),
-        "default_left": nodes["missing_go_to_left"].astype(bool) & ~is_leaf,
-        "kind": np.where(is_leaf, SplitKind.LEAF, kind).astype(np.uint8),
-        "missing": np.full(len(nodes), MissingRule.DEFAULT, dtype=np.uint8),
-        "set_left": is_category,
-        "category_offset": np.concatenate([[0], np.cumsum([len(codes) for codes in sets])]),
-        "category": np.concatenate([*sets, np.zeros(0, dtype=np.int32)]).astype(np.int32),
-        "value": np.where(is_leaf, nodes["value"], 0.0).astype(np.float64)[:, None],
-    }
-
-
-def _category_sets(predictors: Sequence[Any], is_category: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int32]]:
-    """Return the category codes that go left, per node; empty if the split is numeric."""
-    sets = [np.zeros(0, dtype=np.int32)] * len(is_category)
-    start = 0
+    parts = []
     for predictor in predictors:
-        stop = start + len(predictor.nodes)
-        # eight 32-bit words per split, bit c of the little-endian row = category code c
-        words = np.ascontiguousarray(predictor.raw_left_cat_bitsets, dtype="<u4")
-        for node in np.flatnonzero(is_category[start:stop]):
-            index = int(predictor.nodes["bitset_idx"][node])
-            if not index < len(words):
-                raise MalformedModelError(
-                    "A categorical split of the HistGradientBoosting model has no category set; "
-                    "the model was damaged after fit. Fit it again."
-                )
-            row = words[index].view(np.uint8)
-            codes = np.flatnonzero(np.unpackbits(row, bitorder="little"))
-            sets[start + node] = codes.astype(np.int32)
-        start = stop
+        record = predictor.nodes
+        is_leaf = record["is_leaf"].astype(bool)
+        split = np.where(is_leaf, 0, record["feature_idx"])
+        if np.any((split < 0) | (split >= len(columns))):
+            raise MalformedModelError(
+                f"A split of the model names a feature outside 0..{len(columns) - 1}"
+                "; the model was damaged after fit. Fit it again."
+            )
+        left, right = (np.where(is_leaf, -1, record[side].astype(np.int64)) for side in ("left", "right"))
+        parts.append(one_tree(left, right, record, _category_sets(predictor)).changed(feature_idx=columns[split]))
+    return stack(parts)
+
+
+def _category_sets(predictor: Any) -> list[IntArray]:
+    """Return the category codes that go left, per node; empty where a node is numeric."""
+    record = predictor.nodes
+    sets = [NO_CODES] * len(record)
+    # eight 32-bit words per split, bit c of the little-endian row = category code c
+    words = np.ascontiguousarray(predictor.raw_left_cat_bitsets, dtype="<u4")
+    for node in np.flatnonzero(record["is_categorical"].astype(bool) & ~record["is_leaf"].astype(bool)):
+        index = int(record["bitset_idx"][node])
+        if not index < len(words):
+            raise MalformedModelError(
+                "A categorical split of the HistGradientBoosting model has no category set; "
+                "the model was damaged after fit. Fit it again."
+            )
+        sets[node] = np.flatnonzero(np.unpackbits(words[index].view(np.uint8), bitorder="little"))
     return sets
-
-
-def _offsets(counts: Sequence[int]) -> IntArray:
-    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
 
 
 def supported_name(model: Any, accepted: Collection[str]) -> str:

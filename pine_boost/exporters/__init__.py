@@ -14,7 +14,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.model.exact import PRECISION, largest_leaf
-from pine_boost.model.forest import FloatArray, Model, PrunedForest
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming, trim_pruned
 from pine_boost.parsers.traits import LIBRARIES
 
@@ -135,6 +135,31 @@ def _written(model: Model, smaller: Smaller) -> Any:
             f"({type(error).__name__}: {reason}). Pass the plain estimator as its library fitted "
             "it, or the model as a file."
         ) from error
+
+
+def whole_rounds(forest: Forest, smaller: Smaller) -> tuple[IntArray, IntArray, FloatArray]:
+    """Complete the kept rounds of a boosted model with constant trees; there is at least one round.
+
+    Returns
+    -------
+    rounds : int64 (n_rounds,)
+        The rounds of the original.
+    place : int64 (n_rounds, n_outputs)
+        The position of every tree among the kept ones, -1 for a constant.
+    constant : float64 (n_rounds, n_outputs)
+        Values of the constants: those of the first round carry the intercept.
+    """
+    kept = smaller.trimming.kept
+    rounds, row = np.unique(forest.tree_round[kept], return_inverse=True)
+    rounds = rounds if len(rounds) else np.zeros(1, dtype=np.int64)
+    place = np.full((len(rounds), forest.n_outputs), -1)
+    place[row, forest.tree_output[kept]] = np.arange(len(kept))
+    constant = np.zeros(place.shape)
+    if smaller.pruned is not None:
+        constant[0] = smaller.intercept
+    if np.any(constant[place >= 0]):
+        raise InvalidInputError("intercept_int is not 0 for an output with a kept tree; fold it into the leaves.")
+    return rounds, place, constant
 
 
 def copy_value(value: Any, copied: dict[int, Any] | None = None) -> Any:

@@ -16,6 +16,7 @@ from pine_boost.model.forest import Model
 from pine_boost.parsers.catboost.document import CatboostDocument
 from pine_boost.parsers.catboost.traits import load_as
 from pine_boost.parsers.catboost.write import write_document
+from pine_boost.parsers.nodes import constant_trees
 
 
 def write_catboost(model: Model, smaller: Smaller) -> Any:
@@ -28,30 +29,16 @@ def write_catboost(model: Model, smaller: Smaller) -> Any:
     document, trimming, pruned = model.document, smaller.trimming, smaller.pruned
     if pruned is not None:
         document = replace(document, scale=2.0**-pruned.grid, bias=smaller.intercept)
-    if len(trimming.kept) == 0:
-        return _finish(model, _constant(document))
-    weight = document.weight.copy()
-    for node in range(len(weight) - 1, -1, -1):  # children come after their parents
-        if document.left[node] >= 0:
-            weight[node] = weight[document.left[node]] + weight[document.right[node]]
-    is_leaf = trimming.is_leaf
-    document = replace(
-        document,
-        offset=trimming.offset,
-        left=trimming.left,
-        right=trimming.right,
-        split=np.where(is_leaf, -1, document.split[trimming.node]),
+    whole, is_leaf = document.trees, trimming.is_leaf
+    weight = whole.totals(whole["weight"])[trimming.node]
+    trees = whole.trimmed(trimming).changed(
+        split=np.where(is_leaf, -1, whole["split"][trimming.node]),
         value=np.where(is_leaf[:, None], smaller.values / document.scale, 0.0),  # exact: a power of two
-        weight=np.where(is_leaf, weight[trimming.node], 0.0),
+        weight=np.where(is_leaf, weight, 0.0),
     )
-    return _finish(model, document)
-
-
-def _constant(document: CatboostDocument) -> CatboostDocument:
-    """Return the document with one tree of one leaf of 0: CatBoost loads no model without trees."""
-    none = np.array([-1])
-    zero = np.zeros((1, document.value.shape[1]))
-    return replace(document, offset=np.array([0, 1]), left=none, right=none, split=none, value=zero, weight=np.zeros(1))
+    if trees.n_trees == 0:  # CatBoost loads no model without trees: one leaf of 0
+        trees = constant_trees(np.zeros(1, dtype=whole.record.dtype)).changed(split=-1)
+    return _finish(model, replace(document, trees=trees))
 
 
 def _finish(model: Model, document: CatboostDocument) -> Any:

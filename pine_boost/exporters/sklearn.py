@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters import Smaller, copy_value
+from pine_boost.exporters import Smaller, copy_value, whole_rounds
 from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest
 from pine_boost.model.rules import SplitKind
@@ -184,26 +184,12 @@ def _is_whole(smaller: Smaller) -> bool:
 def _whole_rounds(
     forest: Forest, smaller: Smaller, trees: Sequence[Any], constant: Callable[[float], Any]
 ) -> list[list[Any]]:
-    """Return the trees of each kept round by output, at least one round; constants stand for dropped trees.
-
-    The constants of the first round carry the intercept.
-    """
-    rounds: dict[int, list[Any]] = {}
-    for tree, written in zip(smaller.trimming.kept, trees, strict=True):
-        row = rounds.setdefault(int(forest.tree_round[tree]), [None] * forest.n_outputs)
-        row[int(forest.tree_output[tree])] = written
-    rows = list(rounds.values()) or [[None] * forest.n_outputs]
-    intercept = np.zeros(forest.n_outputs) if smaller.pruned is None else smaller.intercept
-    for output in map(int, np.flatnonzero(intercept)):
-        if rows[0][output] is not None:
-            raise InvalidInputError(
-                f"intercept_int of output {output} is not 0 although a tree of it is kept; fold it into the leaves."
-            )
-    for row in rows:
-        for output, written in enumerate(row):
-            if written is None:
-                row[output] = constant(intercept[output] if row is rows[0] else 0.0)
-    return rows
+    """Return the trees of each kept round by output; constants stand for dropped trees."""
+    _, places, values = whole_rounds(forest, smaller)
+    return [
+        [trees[place] if place >= 0 else constant(value) for place, value in zip(*row, strict=True)]
+        for row in zip(places.tolist(), values.tolist(), strict=True)
+    ]
 
 
 def _tree_values(native: Any, leaves: FloatArray) -> FloatArray:

@@ -17,10 +17,11 @@ from pine_boost.model.rules import MissingRule, SplitKind
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.parsers.catboost.category_hash import category_hash
-from pine_boost.parsers.catboost.document import CatboostDocument, Feature
+from pine_boost.parsers.catboost.document import CatboostDocument, Feature, record_type
 from pine_boost.parsers.catboost.write import write_document as write_catboost
+from pine_boost.parsers.nodes import Nodes
 from pine_boost.parsers.xgboost.document import XGBoostDocument
-from pine_boost.parsers.xgboost.trees import Trees
+from pine_boost.parsers.xgboost.trees import RECORD
 from pine_boost.parsers.xgboost.write import write_document
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
@@ -69,20 +70,12 @@ def load_native(contents: bytes) -> Any:
 def _xgboost(forest: Forest, category: int | None) -> bytes:
     is_leaf = forest.kind == SplitKind.LEAF
     numbers = np.where(is_leaf, forest.value[:, 0], forest.threshold).astype(np.float32)
-    zeros = np.zeros_like(numbers)
-    trees = Trees(
-        offset=forest.tree_offset,
-        left=forest.left,
-        right=forest.right,
-        split_index=np.maximum(forest.feature, 0).astype(np.int64),
-        condition=numbers,
-        default_left=forest.default_left,
-        is_categorical=forest.kind == SplitKind.CATEGORICAL,
-        base_weight=numbers,
-        loss_change=zeros,
-        sum_hessian=zeros,
-        category_offset=forest.category_offset,
-        category=forest.category.astype(np.int64),
+    record = np.zeros(forest.n_nodes, dtype=RECORD)
+    record["split_indices"], record["default_left"] = np.maximum(forest.feature, 0), forest.default_left
+    record["split_type"], record["split_conditions"] = forest.kind == SplitKind.CATEGORICAL, numbers
+    record["base_weights"] = numbers
+    trees = Nodes(
+        forest.tree_offset, forest.left, forest.right, record, forest.category_offset, forest.category.astype(np.int64)
     )
     n_classes = 0 if forest.n_outputs == 1 else forest.n_outputs
     objective: dict[str, Any] = {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}}
@@ -137,6 +130,11 @@ def _catboost(forest: Forest, category: int | None) -> bytes:
     k = forest.n_outputs
     value = np.zeros((forest.n_nodes, k))
     value[np.arange(forest.n_nodes), forest.tree_output[forest.node_tree]] = forest.value[:, 0]
+    record = np.zeros(forest.n_nodes, dtype=record_type(k))
+    record["split"], record["value"], record["weight"] = split, value, is_leaf
+    left, right = (np.where(is_leaf, -1, child) for child in (forest.left, forest.right))
+    no_sets = np.zeros(forest.n_nodes + 1, dtype=np.int64)
+    trees = Nodes(forest.tree_offset, left, right, record, no_sets, np.zeros(0, dtype=np.int64))
     labels = list(range(max(2, k)))
     loss = "Logloss" if k == 1 else "MultiClass"
     classes = {"class_label_type": "Integer", "class_names": labels, "class_to_label": labels, "classes_count": 0}
@@ -147,12 +145,7 @@ def _catboost(forest: Forest, category: int | None) -> bytes:
         labels=tuple(labels),
         cut=None,
         symmetric=False,
-        offset=forest.tree_offset,
-        left=np.where(is_leaf, -1, forest.left),
-        right=np.where(is_leaf, -1, forest.right),
-        split=split,
-        value=value,
-        weight=is_leaf.astype(np.float64),
+        trees=trees,
         scale=1.0,
         bias=np.zeros(k),
     )

@@ -394,17 +394,18 @@ def test_text_is_the_text_that_lightgbm_writes(name: str) -> None:
 def test_lightgbm_counts_and_weights_of_cut_nodes_are_added_up() -> None:
     model = read_model(lightgbm_models.trained("binary"))
     document = read_model(export(model, cut_forest(model.forest, share=0.3, seed=2))).document
-    for old, new in zip(model.document.trees, document.trees, strict=True):
-        assert new.leaf_count.sum() == old.leaf_count.sum()
-        assert set(new.split_gain.tolist()) <= set(old.split_gain.tolist())
-        if new.n_leaves > 1:  # LightGBM writes no weight for a tree of one leaf
-            assert new.leaf_weight.sum() == pytest.approx(old.leaf_weight.sum())
-            assert new.internal_count[0] == old.internal_count[0]
-            # a node's data are those of its children
-            for side in range(new.n_leaves - 1):
-                children = new.left_child[side], new.right_child[side]
-                counts = [new.internal_count[c] if c >= 0 else new.leaf_count[~c] for c in children]
-                assert sum(counts) == new.internal_count[side]
+    old, new = model.document.trees, document.trees
+    for tree in range(old.n_trees):
+        before, after = (trees.record[trees.offset[tree] : trees.offset[tree + 1]] for trees in (old, new))
+        is_old, is_leaf = (trees.is_leaf[trees.offset[tree] : trees.offset[tree + 1]] for trees in (old, new))
+        assert after["count"][is_leaf].sum() == before["count"][is_old].sum()
+        assert set(after["split_gain"][~is_leaf].tolist()) <= set(before["split_gain"][~is_old].tolist())
+        if len(after) > 1:  # LightGBM writes no weight for a tree of one leaf
+            assert after["weight"][is_leaf].sum() == pytest.approx(before["weight"][is_old].sum())
+            assert after["count"][0] == before["count"][0]
+    # a node's data are those of its children
+    inner = np.flatnonzero(~new.is_leaf)
+    np.testing.assert_array_equal(new["count"][new.left[inner]] + new["count"][new.right[inner]], new["count"][inner])
 
 
 @pytest.mark.parametrize("name", ["binary", "multiclass", "rf", "dart"])
@@ -418,7 +419,8 @@ def test_lightgbm_shap_importances_and_dumps_work(name: str) -> None:
     np.testing.assert_allclose(shap.sum(axis=2), margins, rtol=1e-9, atol=1e-9)
     n_splits = (n_remaining(pruned) - model.forest.n_trees) // 2
     assert exported.feature_importance("split").sum() == n_splits
-    gains = sum(tree.split_gain.sum() for tree in read_model(exported).document.trees)
+    trees = read_model(exported).document.trees
+    gains = trees["split_gain"][~trees.is_leaf].sum()
     assert exported.feature_importance("gain").sum() == pytest.approx(gains)
     assert len(exported.dump_model()["tree_info"]) == model.forest.n_trees
     if n_splits:
