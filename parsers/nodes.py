@@ -177,4 +177,5 @@ def stack(parts: Sequence[Nodes]) -> Nodes:
 def _ranges(start: IntArray, count: IntArray) -> IntArray:
     """Return ``start[i], ..., start[i] + count[i] - 1`` for every i, in one array."""
     ends = np.cumsum(count)
-    return np.arange(count.sum()) + np.repeat(start - (ends - count), count)
+    found: IntArray = np.arange(count.sum()) + np.repeat(start - (ends - count), count)
+    return found

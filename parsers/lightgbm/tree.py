@@ -71,7 +71,7 @@ _LINEAR_KEYS = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
 
 def is_categorical(trees: Nodes) -> npt.NDArray[np.bool_]:
     """Return whether each node tests a category set."""
-    return ((trees["decision_type"] & CATEGORICAL_BIT) != 0) & ~trees.is_leaf
+    return np.asarray(((trees["decision_type"] & CATEGORICAL_BIT) != 0) & ~trees.is_leaf)
 
 
 def read_pairs(lines: Iterable[str], where: str, bare: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -159,7 +159,7 @@ def read_tree(text: str, index: int, n_features: int) -> tuple[Nodes, float]:
     unknown = set(pairs) - set(LINES) - {"num_leaves", "num_cat"}
     if unknown:
         raise MalformedModelError(f"{where} has the unknown key {min(unknown)[:60]!r}.")
-    children = [arrays.pop(side) for side in ("left_child", "right_child")]
+    children: list[Any] = [arrays.pop(side) for side in ("left_child", "right_child")]
     record = np.zeros(2 * n_leaves - 1, dtype=RECORD)
     inner, leaves = record[: n_leaves - 1], record[n_leaves - 1 :]
     for key, array in arrays.items():
@@ -170,13 +170,13 @@ def read_tree(text: str, index: int, n_features: int) -> tuple[Nodes, float]:
     if any(np.any((child >= len(inner)) | (child < -n_leaves)) for child in children):
         raise MalformedModelError(f"{where}: a child lies outside the tree.")
     none = np.full(n_leaves, -1)
-    sides = [np.append(np.where(child >= 0, child, len(inner) + ~child), none) for child in children]
+    left, right = (np.append(np.where(child >= 0, child, len(inner) + ~child), none) for child in children)
     sets: list[Any] = [NO_CODES] * len(record) if n_categorical else []
     for node in np.flatnonzero(inner["decision_type"] & CATEGORICAL_BIT) if n_categorical else ():
         position = int(inner["threshold"][node])
         own = words[boundaries[position] : boundaries[position + 1]]
         sets[node] = np.flatnonzero(np.unpackbits(own.astype("<u4").view(np.uint8), bitorder="little"))
-    return one_tree(*sides, record, sets), float(shrinkage[0])
+    return one_tree(left, right, record, sets), float(shrinkage[0])
 
 
 def _read_array(pairs: dict[str, str], key: str, n_leaves: int, where: str) -> IntArray | FloatArray:
@@ -190,7 +190,7 @@ def _read_array(pairs: dict[str, str], key: str, n_leaves: int, where: str) -> I
     else:
         array = read_numbers(pairs[key], f"{key} of {where}", infinite=key == "threshold")
     if len(array) == 0 and not line.required:
-        return np.zeros(length, dtype=array.dtype)
+        return np.zeros(length, dtype=np.int64) if line.form == "%d" else np.zeros(length)
     if len(array) != length:
         raise MalformedModelError(
             f"{key} of {where} has {len(array)} entries, expected {length} (num_leaves={n_leaves})."

@@ -56,7 +56,7 @@ def _tree_text(index: int, document: LightgbmDocument) -> str:
     values = {
         key: record[line.field][leaves if line.of_leaves else inner]
         for key, line in LINES.items()
-        if line.field in RECORD.names
+        if line.field in (RECORD.names or ())
     }
     values["threshold"][has_set] = np.arange(len(words))
     for key, child in (("left_child", trees.left), ("right_child", trees.right)):

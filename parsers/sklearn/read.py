@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF, dyadic_exponent
@@ -435,10 +436,10 @@ def histogram_nodes(predictors: Sequence[Any], columns: IntArray) -> Nodes:
     return stack(parts)
 
 
-def _category_sets(predictor: Any) -> list[IntArray]:
+def _category_sets(predictor: Any) -> list[npt.NDArray[Any]]:
     """Return the category codes that go left, per node; empty where a node is numeric."""
     record = predictor.nodes
-    sets = [NO_CODES] * len(record)
+    sets: list[npt.NDArray[Any]] = [NO_CODES] * len(record)
     # eight 32-bit words per split, bit c of the little-endian row = category code c
     words = np.ascontiguousarray(predictor.raw_left_cat_bitsets, dtype="<u4")
     for node in np.flatnonzero(record["is_categorical"].astype(bool) & ~record["is_leaf"].astype(bool)):

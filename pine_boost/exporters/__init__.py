@@ -150,7 +150,7 @@ def whole_rounds(forest: Forest, smaller: Smaller) -> tuple[IntArray, IntArray, 
         Values of the constants: those of the first round carry the intercept.
     """
     kept = smaller.trimming.kept
-    rounds, row = np.unique(forest.tree_round[kept], return_inverse=True)
+    rounds, row = np.unique(forest.tree_round[kept].astype(np.int64), return_inverse=True)
     rounds = rounds if len(rounds) else np.zeros(1, dtype=np.int64)
     place = np.full((len(rounds), forest.n_outputs), -1)
     place[row, forest.tree_output[kept]] = np.arange(len(kept))
