@@ -43,7 +43,7 @@ RECORD = np.dtype(
 )
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line with numbers for the leaves or the inner nodes of a tree; ones that are not required may be empty."""
 
     field: str
@@ -53,18 +53,18 @@ class Line(NamedTuple):
 
 
 LINES = {
-    "split_feature": Line("split_feature", False, "%d", True),
-    "split_gain": Line("split_gain", False, "%g", False),
-    "threshold": Line("threshold", False, "%.17g", True),
-    "decision_type": Line("decision_type", False, "%d", True),
-    "left_child": Line("left_child", False, "%d", True),
-    "right_child": Line("right_child", False, "%d", True),
-    "leaf_value": Line("value", True, "%.17g", True),
-    "leaf_weight": Line("weight", True, "%.17g", False),
-    "leaf_count": Line("count", True, "%d", False),
-    "internal_value": Line("value", False, "%g", False),
-    "internal_weight": Line("weight", False, "%g", False),
-    "internal_count": Line("count", False, "%d", False),
+    "split_feature": TextLine("split_feature", False, "%d", True),
+    "split_gain": TextLine("split_gain", False, "%g", False),
+    "threshold": TextLine("threshold", False, "%.17g", True),
+    "decision_type": TextLine("decision_type", False, "%d", True),
+    "left_child": TextLine("left_child", False, "%d", True),
+    "right_child": TextLine("right_child", False, "%d", True),
+    "leaf_value": TextLine("value", True, "%.17g", True),
+    "leaf_weight": TextLine("weight", True, "%.17g", False),
+    "leaf_count": TextLine("count", True, "%d", False),
+    "internal_value": TextLine("value", False, "%g", False),
+    "internal_weight": TextLine("weight", False, "%g", False),
+    "internal_count": TextLine("count", False, "%d", False),
 }
 _LINEAR_KEYS = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
 
