@@ -14,7 +14,6 @@ import numpy as np
 
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import MissingRule, SplitKind
-from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.parsers.catboost.category_hash import category_hash
 from pine_boost.parsers.catboost.document import CatboostDocument, Feature, record_type
@@ -23,8 +22,6 @@ from pine_boost.parsers.nodes import Nodes
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.trees import RECORD
 from pine_boost.parsers.xgboost.write import write_document
-from pine_boost.tables.native import as_table
-from pine_boost.tables.schema import schema_of
 from tests.adversary.needles import nan_goes_left
 from tests.support.forests import CATBOOST, HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner
 from tests.support.lightgbm_texts import build
@@ -40,31 +37,19 @@ def native_model(forest: Forest, manner: Manner, category: int | None) -> Model:
 
 
 def native_classes(model: Any, rows: FloatArray, n_classes: int) -> IntArray:
-    """Classes by the library itself; ``model`` is an estimator, or a booster or its file."""
+    """Classes by the library itself; ``model`` is an estimator or a booster."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict(rows), dtype=np.int64)
-    if isinstance(model, bytes) and model.startswith(b"{"):  # CatBoost's table needs names of categories
-        parsed = read_model(model)
-        return predict_classes(parsed, as_table(rows, schema_of(parsed.forest)))
-    booster = load_native(model) if isinstance(model, bytes) else model
-    if hasattr(booster, "inplace_predict"):
-        predicted = np.asarray(booster.inplace_predict(rows, validate_features=False))
+    if hasattr(model, "get_cat_feature_indices"):
+        table = rows.astype(object)
+        for column in model.get_cat_feature_indices():
+            table[:, column] = ["none" if np.isnan(code) else str(int(code)) for code in rows[:, column]]
+        return np.asarray(model.predict(table, prediction_type="Class", thread_count=1), dtype=np.int64).reshape(-1)
+    if hasattr(model, "inplace_predict"):
+        predicted = np.asarray(model.inplace_predict(rows, validate_features=False))
     else:
-        predicted = np.asarray(booster.predict(rows, num_threads=1))
+        predicted = np.asarray(model.predict(rows, num_threads=1))
     return np.argmax(predicted, axis=1) if n_classes > 2 else (predicted > 0.5).astype(np.int64)
-
-
-def load_native(contents: bytes) -> Any:
-    """The booster of the library whose file this is; CatBoost's stays a file."""
-    if contents.startswith(b"{"):
-        return contents
-    if contents.startswith(b"tree"):
-        import lightgbm
-
-        return lightgbm.Booster(model_str=contents.decode())
-    import xgboost
-
-    return xgboost.Booster(params={"nthread": 1}, model_file=bytearray(contents))
 
 
 def _xgboost(forest: Forest, category: int | None) -> bytes:

@@ -18,11 +18,12 @@ from pine_boost.native.predict import original_bytes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Answer
 from pine_boost.search.shapes import find_splits
-from tests.adversary.natives import load_native, native_classes
+from tests.adversary.natives import native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
 from tests.adversary.proving import ADVERSARIES, EVERY, Methods, proofs
 from tests.support.forests import Manner
 from tests.support.naive import Case, broken_rows
+from tests.support.native_files import load_native
 
 COMBINATIONS = [
     pytest.param(kind, manner, id=f"{kind}, {name}")
@@ -88,6 +89,7 @@ def _require_native_difference(triple: Triple, named: np.ndarray) -> None:
     rows = triple.case.problem.space.representative(np.unique(named, axis=0))
     before = _loaded(triple.model)
     after = export(triple.model, triple.pruned)
+    after = load_native(triple.model.forest.library, after) if isinstance(after, bytes) else after
     n_classes = len(triple.model.forest.classes)
     classes = [native_classes(model, rows, n_classes) for model in (before, after)]
     assert (classes[0] != classes[1]).all(), "the libraries do not see this counterexample"
@@ -95,7 +97,7 @@ def _require_native_difference(triple: Triple, named: np.ndarray) -> None:
 
 @lru_cache(maxsize=1)  # a model has several triples, one after another
 def _loaded(model: Model) -> Any:
-    return model.native or load_native(original_bytes(model))
+    return model.native or load_native(model.forest.library, original_bytes(model))
 
 
 @pytest.mark.parametrize(("kind", "manner"), COMBINATIONS)

@@ -12,12 +12,13 @@ import os
 import select
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tests.support.native_files import load_native
 
 TIME_LIMIT = 60.0
 MEMORY_LIMIT = 4 * 2**30
@@ -125,34 +126,20 @@ def _receive_part(source: Any) -> bytes:
 
 
 def _margins(library: str, contents: bytes, rows: Any) -> Any:
+    """Rows for CatBoost are texts: numbers, and the names of categories."""
+    native = load_native(library, contents)
     if library == "lightgbm":
-        import lightgbm
-
-        return np.asarray(lightgbm.Booster(model_str=contents.decode()).predict(rows, raw_score=True, num_threads=1))
+        return np.asarray(native.predict(rows, raw_score=True, num_threads=1))
     if library == "catboost":
-        return _catboost_margins(contents, rows)
+        table = rows.astype(object)
+        for column in set(range(table.shape[1])) - set(native.get_cat_feature_indices()):
+            table[:, column] = rows[:, column].astype(np.float64)
+        return np.asarray(native.predict(table, prediction_type="RawFormulaVal", thread_count=1))
     import xgboost
 
-    native = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
-    data = xgboost.DMatrix(
-        rows, feature_names=native.feature_names, feature_types=native.feature_types, enable_categorical=True, nthread=1
-    )
+    names = {"feature_names": native.feature_names, "feature_types": native.feature_types}
+    data = xgboost.DMatrix(rows, **names, enable_categorical=True, nthread=1)
     return np.asarray(native.predict(data, output_margin=True))
-
-
-def _catboost_margins(contents: bytes, rows: Any) -> Any:
-    """Rows are texts: numbers, and the names of categories."""
-    import catboost
-
-    native = catboost.CatBoost()
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        file.write(contents)
-        file.flush()
-        native.load_model(file.name, format="json")
-    table = rows.astype(object)
-    for column in set(range(table.shape[1])) - set(native.get_cat_feature_indices()):
-        table[:, column] = rows[:, column].astype(np.float64)
-    return np.asarray(native.predict(table, prediction_type="RawFormulaVal", thread_count=1))
 
 
 def _save(array: Any) -> bytes:

@@ -26,16 +26,8 @@ from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 from tests.support.catboost_models import KINDS, one_hot, table_of_towns
 from tests.support.hard_rows import hard_rows
+from tests.support.native_files import load_native
 from tests.support.native_models import CATBOOST_QUIET, built, make_table
-
-
-def loaded(contents: bytes, folder: Path) -> Any:
-    """A file as CatBoost itself loads it."""
-    path = folder / "model.json"
-    path.write_bytes(contents)
-    model = catboost.CatBoost()
-    model.load_model(str(path), format="json")
-    return model
 
 
 def raw(native: Any, X: np.ndarray) -> np.ndarray:
@@ -43,17 +35,17 @@ def raw(native: Any, X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_margins_and_classes_are_the_native_ones(name: str, tmp_path: Path) -> None:
+def test_margins_and_classes_are_the_native_ones(name: str) -> None:
     native = KINDS[name]()
     live = read_model(native, decision="value")
     X = hard_rows(live.forest, 600)
     assert np.array_equal(native_margins(live.forest, X), raw(native, X))
     contents = native_json(native)
     file = read_model(contents, decision="value")
-    assert np.array_equal(native_margins(file.forest, X), raw(loaded(contents, tmp_path), X))
+    assert np.array_equal(native_margins(file.forest, X), raw(load_native("catboost", contents), X))
     for written in (original_bytes(file), original_bytes(live)):
         source = file if written is original_bytes(file) else live
-        assert np.array_equal(raw(loaded(written, tmp_path), X), native_margins(source.forest, X))
+        assert np.array_equal(raw(load_native("catboost", written), X), native_margins(source.forest, X))
         assert np.array_equal(
             native_margins(read_model(written, decision="value").forest, X), predict_margins(source, X)[0]
         )
@@ -70,7 +62,7 @@ def test_a_file_from_catboost_is_not_quite_its_live_model() -> None:
     assert np.array_equal(native_margins(read_model(original_bytes(read_model(native))).forest, X), raw(native, X))
 
 
-def test_decimals_are_those_of_its_parser(tmp_path: Path) -> None:
+def test_decimals_are_those_of_its_parser() -> None:
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(size=800) * 10.0 ** rng.uniform(-9, 9, 800), [0.0, -0.0, 2.0**-40, 1e-300]])
     formats = [repr, "{:.17g}".format, "{:.16e}".format, "{:.3f}".format, "{:.25f}".format, text_of]
@@ -83,7 +75,7 @@ def test_decimals_are_those_of_its_parser(tmp_path: Path) -> None:
     splits = [{"split_index": k, "split_type": "FloatFeature"} for k in range(12)]
     document["oblivious_trees"] = [{"leaf_values": ["@"], "splits": splits}]
     padded = ",".join(texts + ["0"] * (2**12 - len(texts)))
-    native = loaded(json.dumps(document).replace('["@"]', f"[{padded}]").encode(), tmp_path)
+    native = load_native("catboost", json.dumps(document).replace('["@"]', f"[{padded}]").encode())
     found = native.get_leaf_values()[: len(texts)]
     assert np.array_equal(found, [as_loaded(text) for text in texts])
     assert np.mean(found == [float(text) for text in texts]) < 0.95
@@ -180,10 +172,10 @@ def test_what_its_parser_reads_otherwise_or_not_at_all_is_refused(place: Any, va
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
-def test_other_encodings_than_utf_8_are_refused(encoding: str, tmp_path: Path) -> None:
+def test_other_encodings_than_utf_8_are_refused(encoding: str) -> None:
     contents = native_json(built("cat binary")[0]).decode().encode(encoding)
     with pytest.raises(catboost.CatBoostError, match="deserialization failed"):
-        loaded(contents, tmp_path)
+        load_native("catboost", contents)
     with pytest.raises(PineBoostError):
         read_model(contents)
 
