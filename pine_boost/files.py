@@ -167,15 +167,6 @@ def _begins(path: Path, beginning: bytes) -> bool:
         return False
 
 
-def sha256_of(path: Path) -> str | None:
-    """Return the SHA-256 of a regular file; None for a link or a file that cannot be read."""
-    try:
-        contents = None if path.is_symlink() else read_limited(path, MODEL_LIMIT, "file")
-    except PineBoostError:
-        return None
-    return None if contents is None else hashlib.sha256(contents).hexdigest()
-
-
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file of any size."""
     digest = hashlib.sha256()

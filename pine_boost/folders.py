@@ -5,6 +5,7 @@ Files that pine_boost did not write are replaced only if the user asks for it, a
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -13,16 +14,7 @@ from pathlib import Path
 
 from pine_boost.certificate.saved import CERTIFICATE, REPORT, SWEEP_CSV, SWEEP_JSON, read_table, table_csv
 from pine_boost.errors import InvalidInputError, PineBoostError
-from pine_boost.files import (
-    CERTIFICATE_LIMIT,
-    MODEL_LIMIT,
-    clear_errors,
-    is_same,
-    path_of,
-    read_limited,
-    sha256_of,
-    write_file,
-)
+from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, clear_errors, is_same, path_of, read_limited, write_file
 from pine_boost.json_fields import FieldError, digest_of, parse
 
 UNFINISHED = ".pine_boost"  # suffix of the name of a folder while it is written
@@ -138,12 +130,17 @@ def _named_by(folder: Path, manifest: str) -> set[str]:
     files = stated.get("files")
     if not (intact and isinstance(files, dict) and all(Path(name).name == name for name in files)):
         return set()
-    owned = {manifest, *(name for name, digest in files.items() if sha256_of(folder / name) == digest)}
+    owned = {manifest, *(name for name, digest in files.items() if _sha256(folder / name) == digest)}
     models = [stated[name] for name in ("original_digest", "pruned_digest", "compressed_digest") if name in stated]
     page = _contents(folder / REPORT)
     if len(models) == 2 and page is not None and all(str(digest).encode() in page for digest in models):
         owned.add(REPORT)
     return owned
+
+
+def _sha256(path: Path) -> str | None:
+    contents = _contents(path)
+    return None if contents is None else hashlib.sha256(contents).hexdigest()
 
 
 def _contents(path: Path) -> bytes | None:

@@ -19,7 +19,7 @@ from pine_boost import json_fields as f
 from pine_boost import kernels
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch
-from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, path_of, read_limited, write_file
+from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited, save_file
 from pine_boost.model.exact import LONGEST_MULTIPLIER
 from pine_boost.options import MAX_BINS, OBJECTIVES, REWEIGHTS, UNITS
 from pine_boost.parsers.traits import traits_of
@@ -28,7 +28,7 @@ from pine_boost.region.margins import ServingMargin
 FORMAT = "pine_boost certificate"
 
 
-def require(condition: bool, message: str, option: str | None = None) -> None:
+def require(condition: bool, message: str, *, option: str | tuple[str, ...] = ()) -> None:
     """Raise CertificateMismatch unless the condition holds."""
     if not condition:
         raise CertificateMismatch(message, option=option)
@@ -248,9 +248,7 @@ class Certificate:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; an existing one is replaced only when complete."""
-        path = path_of(path, "file")
-        with clear_errors(path):
-            write_file(path, self.to_json().encode("utf-8"))
+        save_file(path_of(path, "file"), self.to_json().encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:

@@ -411,8 +411,9 @@ def recompute_region(
     if refitted:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            options = {"n_bins": how.get("n_bins", 4), "random_state": how.get("random_state", 0)}
-            fitted = fit_score(region.score_name, original, fit, **options)
+            fitted = fit_score(
+                region.score_name, original, fit, n_bins=how.get("n_bins", 4), random_state=how.get("random_state", 0)
+            )
         _require_same(region, "X_fit", space=fitted.space, score_tables=fitted.tables)
     else:
         remarks += (

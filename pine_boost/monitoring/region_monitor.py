@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
-from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
+from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, save_file
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.states import States
@@ -239,18 +239,8 @@ class RegionMonitor:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain JSON data; it names its region by fingerprint."""
-        fields = {
-            "region": self.region.fingerprint(),
-            "level": self.level,
-            "n_rows": self.n_rows,
-            "n_inside": self.n_inside,
-            "n_measured": self.n_measured,
-            "n_dropped": self.n_dropped,
-            "largest_evidence": self.largest_evidence,
-            "costs": dict(sorted(self.costs.items())),
-            "batches": [asdict(batch) for batch in self.batches],
-        }
-        return f.write_document(fields, FORMAT)
+        state = {name: f.plain(getattr(self, name)) for name in _STATE if name != "region"}
+        return f.write_document({"region": self.region.fingerprint(), **state}, FORMAT)
 
     @classmethod
     def from_json(cls, document: str | bytes | Mapping[str, Any], region: Region) -> RegionMonitor:
@@ -320,8 +310,7 @@ def watch(
         monitor = load_state(path, region) if path.exists() else RegionMonitor(region, level)
         if not monitor.has_counted(digest):
             monitor.update(X, model=model, margins=margins, name=name, digest=digest)
-            with clear_errors(path):
-                write_file(path, f.canonical(monitor.to_json()).encode())
+            save_file(path, f.canonical(monitor.to_json()).encode())
         return monitor.status()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.files import path_of
+from pine_boost.files import REGION_LIMIT, path_of, read_limited, save_file
 from pine_boost.json_fields import canonical
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
@@ -221,12 +221,12 @@ class Region:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the region to a JSON file; an existing file is replaced only when complete."""
-        storage.write_text(path_of(path, "file"), canonical(self.to_json()))
+        save_file(path_of(path, "file"), canonical(self.to_json()).encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Region:
         """Read a file written by `save`."""
-        return cls.from_json(storage.read_text(path))
+        return cls.from_json(read_limited(path, REGION_LIMIT, "region file"))
 
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON; equal for equal regions only."""

@@ -5,7 +5,6 @@ Nothing is fitted here, and no floating-point number takes part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -162,19 +161,13 @@ class RegionTables:
 
     def permits(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether the domain allows each row, whatever its score."""
-        return self.permits_columns(states.T, len(states))
-
-    def permits_columns(
-        self, columns: Sequence[npt.NDArray[Any]] | npt.NDArray[Any], n_rows: int
-    ) -> npt.NDArray[np.bool_]:
-        """`permits` for one array of states per feature."""
-        possible = np.ones(n_rows, dtype=bool)
+        columns, possible = states.T, np.ones(len(states), dtype=bool)
         for feature in self._restricted:
             possible &= self.allowed[feature].take(columns[feature])
         for pair in self.forbidden:
             possible &= ~pair.forbidden[columns[pair.first], columns[pair.second]]
         for clause in self.at_least_one:
-            is_met = np.zeros(n_rows, dtype=bool)
+            is_met = np.zeros(len(states), dtype=bool)
             for feature, literal in clause:
                 is_met |= literal[columns[feature]]
             possible &= is_met

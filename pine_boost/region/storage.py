@@ -6,17 +6,14 @@ Unknown or absent keys are refused, and so is every number that does not fit the
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pine_boost import json_fields as f
-from pine_boost.errors import InvalidInputError, MalformedModelError
-from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
+from pine_boost.errors import InvalidInputError
 from pine_boost.json_fields import canonical, require
 from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import TreeShape, make_trees
@@ -48,21 +45,6 @@ def fingerprint(document: Mapping[str, Any]) -> str:
 def tables_digest(document: Mapping[str, Any]) -> str:
     """SHA-256 of a region without its calibration: regions that share it are nested."""
     return fingerprint({name: document[name] for name in _UNCALIBRATED})
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write under a temporary name in the same folder, then replace in one step."""
-    with clear_errors(path):
-        write_file(path, text.encode("utf-8"))
-
-
-def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a file; the error names it when it is not there or not text."""
-    contents = read_limited(path, REGION_LIMIT, "region file")
-    try:
-        return contents.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedModelError(f"{str(path)!r} is not a region file: it is not UTF-8 text.") from error
 
 
 def region_to_json(region: Region) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_files_that_are_no_region(tmp_path: Path) -> None:
         with pytest.raises(MalformedModelError):
             Region.from_json(text)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(MalformedModelError, match="UTF-8"):
+    with pytest.raises(MalformedModelError, match="Invalid region file: it is not JSON"):
         Region.load(tmp_path / "binary")
 
 

@@ -7,8 +7,10 @@ number give exactly the bins of the whole table.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -45,12 +47,7 @@ def count_nearest(space: StateSpace, X: FloatArray) -> tuple[Nearest, ...]:
 
 def add_nearest(chunks: Iterable[tuple[Nearest, ...]]) -> tuple[Nearest, ...]:
     """The sum over all chunks."""
-    total: tuple[Nearest, ...] | None = None
-    for chunk in chunks:
-        together = chunk if total is None else (a + b for a, b in zip(total, chunk, strict=True))
-        total = tuple(together)
-    assert total is not None
-    return total
+    return reduce(lambda total, chunk: tuple(map(operator.add, total, chunk)), chunks)
 
 
 def nearest_of_axis(space: StateSpace, axis: Axis, x: FloatArray) -> Nearest:
