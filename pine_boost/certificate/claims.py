@@ -548,6 +548,10 @@ class Statement:
     overlap : float
         Share of the validation rows that X_fit holds too, where this is no evident overlap.
     segments : sequence of Segment
+    max_loss : float or None
+        How much of ``loss`` was permitted; None where nothing was asked about a loss.
+    loss, loss_range, loss_before, loss_after
+        As in a `CompressionRecord`.
     """
 
     status: str
@@ -561,6 +565,11 @@ class Statement:
     bound: float
     overlap: float
     segments: Sequence[Segment] = ()
+    max_loss: float | None = None
+    loss: str = "error"
+    loss_range: float | None = None
+    loss_before: float | None = None
+    loss_after: float | None = None
 
     @classmethod
     def of_scorer(cls, status: str, tested: Mapping[str, Any], forest: Forest) -> Statement:
@@ -575,33 +584,79 @@ class Statement:
         return kept_answer(self.keeps_class, self.tolerance, self.thresholds)
 
     def claim(self) -> str:
-        """The sentence that may be said."""
-        assert self.fidelity is not None
-        fidelity, confidence = rounded_down(self.fidelity), rounded_down(self.confidence)
-        if self.status == VALIDATED:
+        """The sentences that may be said: of the loss, then of the answers."""
+        parts = [] if self.max_loss is None else [self._claim_of_loss(self.max_loss)]
+        if self.fidelity is not None and not (parts and self.status == NOT_VALIDATED):
+            parts.append(self._claim_of_answers(rounded_down(self.fidelity)))
+        return " ".join(parts)
+
+    def _claim_of_answers(self, fidelity: str) -> str:
+        if self.status in (VALIDATED, NON_INFERIOR):
             return (
-                f"With confidence {confidence} over the draw of the {self.n_val} validation rows"
-                f"{overlap_in_words(self.overlap)}, a future input that comes independently from the same source gets "
-                f"{self.kept} with probability at least {fidelity}. This is a statistic, not a proof."
+                f"{self._draw()}{overlap_in_words(self.overlap)}, a future input that comes independently from the "
+                f"same source gets {self.kept} with probability at least {fidelity}. This is a statistic, not a proof."
             )
         if self.status == MEASURED:
             return f"{self.n_val - self.n_changed} of the {self.n_val} validation rows get {self.kept}. {_MEASUREMENT}"
         return (
-            f"No smaller model reached {fidelity} at confidence {confidence} on the {self.n_val} validation rows: the "
-            "original is returned and nothing is promised about any other."
+            f"No smaller model reached {fidelity} at confidence {rounded_down(self.confidence)} on the {self.n_val} "
+            "validation rows: the original is returned and nothing is promised about any other."
         )
 
-    def promise(self, claim: str, *others: str) -> str:
-        """What a summary prints: if the status is VALIDATED two short sentences with one number.
+    def _claim_of_loss(self, max_loss: float) -> str:
+        subject, limit = loss_in_words(self.loss, self.loss_range), self._limit(max_loss)
+        if self.status == NON_INFERIOR:
+            return (
+                f"{self._draw()} and their labels{overlap_in_words(self.overlap)}, {subject} on future inputs that "
+                f"come independently from the same source is at most {limit}. This is a statistic, not a proof, and "
+                "says nothing about single answers."
+            )
+        if self.status == MEASURED and (losses := self._losses()) is not None:
+            old, new = losses
+            return f"On the {self.n_val} validation rows, {subject} is {new:.4f} (original: {old:.4f}). {_MEASUREMENT}"
+        return (
+            f"For no smaller model the {self.n_val} validation rows showed, at confidence "
+            f"{rounded_down(self.confidence)}, that {subject} is at most {limit}: the original is returned and nothing "
+            "is promised about any other."
+        )
 
-        ``others`` are promises about a loss, where the status is NON_INFERIOR.
-        """
+    def _draw(self) -> str:
+        return f"With confidence {rounded_down(self.confidence)} over the draw of the {self.n_val} validation rows"
+
+    def _limit(self, max_loss: float) -> str:
+        return f"{rounded_up(max_loss)} {'below' if self.loss == 'error' else 'above'} the original's"
+
+    def _losses(self) -> tuple[float, float] | None:
+        """The mean loss of both models on the validation rows; for the share of errors, the accuracy."""
+        if self.loss_before is None or self.loss_after is None:
+            return None
+        if self.loss == "error":
+            return 1 - self.loss_before, 1 - self.loss_after
+        return self.loss_before, self.loss_after
+
+    def promise(self, claim: str) -> str:
+        """What a summary prints: if rows that were unseen show it, short sentences with one number each."""
         if self.status not in (VALIDATED, NON_INFERIOR):
             return claim
-        if self.fidelity is None:
-            return short_statistic(*others)
-        kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds, exact=False)
-        return short_statistic(*others, share_promise(kept, self.fidelity))
+        sentences = []
+        if self.max_loss is not None:
+            subject = loss_in_words(self.loss)
+            if self.loss == "squared":
+                subject = "the squared error, scaled and cut off by your loss_range,"
+            limit = self._limit(self.max_loss)
+            sentences.append(f"On future inputs like your validation rows, {subject} is at most {limit}.")
+        if self.fidelity is not None:
+            kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds, exact=False)
+            sentences.append(share_promise(kept, self.fidelity))
+        return short_statistic(*sentences)
+
+    def losses(self) -> list[str]:
+        """The mean loss of both models on the validation rows, in words; nothing without labels."""
+        if (losses := self._losses()) is None:
+            return []
+        subject = loss_in_words(self.loss, self.loss_range)
+        start = f"{subject[0].upper()}{subject[1:]} on the {self.n_val} validation rows"
+        return [f"{start}: {losses[0]:.4f} before, {losses[1]:.4f} after."]
 
     def evidence(self) -> list[str]:
         """What the validation rows showed; nothing where nothing passed."""
@@ -623,13 +678,6 @@ def overlap_in_words(overlap: float) -> str:
     return f" ({percent_up(overlap)} of them occur in X_fit too)" if overlap > 0 else ""
 
 
-def loss_promise(loss: str, max_loss: float) -> str:
-    """How much of a loss is permitted on future inputs."""
-    subject = "the squared error, scaled and cut off by your loss_range," if loss == "squared" else loss_in_words(loss)
-    limit = f"{rounded_up(max_loss)} {'below' if loss == 'error' else 'above'}"
-    return f"On future inputs like your validation rows, {subject} is at most {limit} the original's."
-
-
 def loss_in_words(loss: str, loss_range: float | None = None) -> str:
     """What a loss measures, as the subject of a sentence."""
     return {
@@ -638,59 +686,6 @@ def loss_in_words(loss: str, loss_range: float | None = None) -> str:
         "squared": f"the squared error of the raw value, divided by the square of {loss_range!r} and cut off at 1,",
         "costs": "the mean cost",
     }[loss]
-
-
-def loss_measured(loss: str, n_val: int, before: float, after: float, loss_range: float | None = None) -> str:
-    """The mean loss of both models on the validation rows, in words."""
-    old, new = (1 - before, 1 - after) if loss == "error" else (before, after)
-    subject = loss_in_words(loss, loss_range)
-    return f"{subject[0].upper()}{subject[1:]} on the {n_val} validation rows: {old:.4f} before, {new:.4f} after."
-
-
-def loss_claim(
-    status: str,
-    loss: str,
-    n_val: int,
-    max_loss: float,
-    confidence: float,
-    before: float | None,
-    after: float | None,
-    loss_range: float | None = None,
-    overlap: float = 0.0,
-) -> str:
-    """The sentence of a record about a loss.
-
-    Parameters
-    ----------
-    status, loss : str
-    n_val : int
-        Validation rows with labels.
-    max_loss, confidence : float
-        What was asked for.
-    before, after : float or None
-        Mean loss of both models on these rows.
-    loss_range : float, optional
-        The error that counts as 1.
-    overlap : float
-        Share of the validation rows that X_fit holds too, where this is no evident overlap.
-    """
-    subject = loss_in_words(loss, loss_range)
-    limit, below = rounded_up(max_loss), "below" if loss == "error" else "above"
-    if status == NON_INFERIOR:
-        return (
-            f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation rows and their "
-            f"labels{overlap_in_words(overlap)}, {subject} on future inputs that come independently from the same "
-            f"source is at most {limit} {below} the original's. This is a statistic, not a proof, and says nothing "
-            "about single answers."
-        )
-    if status == MEASURED and before is not None and after is not None:
-        old, new = (1 - before, 1 - after) if loss == "error" else (before, after)
-        return f"On the {n_val} validation rows, {subject} is {new:.4f} (original: {old:.4f}). {_MEASUREMENT}"
-    return (
-        f"For no smaller model the {n_val} validation rows showed, at confidence {rounded_down(confidence)}, that "
-        f"{subject} is at most {limit} {below} the original's: the original is returned and nothing is promised about "
-        "any other."
-    )
 
 
 def bound_in_words(status: str, bound: float, n_changed: int, n_val: int, confidence: float) -> str:

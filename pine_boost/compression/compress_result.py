@@ -21,7 +21,6 @@ from pine_boost.certificate.claims import (
     NOT_VALIDATED,
     VALIDATED,
     attack_claim,
-    loss_measured,
     lossless_in_words,
 )
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
@@ -129,9 +128,7 @@ class CompressResult:
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
         r = self.record
-        lines = [self.headline(), self.promise(), *r.statement.evidence()]
-        if r.loss_before is not None and r.loss_after is not None:
-            lines.append(loss_measured(r.loss, r.n_val, r.loss_before, r.loss_after, r.loss_range))
+        lines = [self.headline(), self.promise(), *r.statement.evidence(), *r.statement.losses()]
         if r.probability_shift:
             lines.append(
                 f"Probabilities moved by {r.probability_shift['mean']:.4f} on average and by "

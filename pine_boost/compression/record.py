@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,16 +14,7 @@ import numpy.typing as npt
 
 from pine_boost import json_fields as f
 from pine_boost.budget import StopReason
-from pine_boost.certificate.claims import (
-    MEASURED,
-    NON_INFERIOR,
-    NOT_VALIDATED,
-    VALIDATED,
-    Statement,
-    distance_claim,
-    loss_claim,
-    loss_promise,
-)
+from pine_boost.certificate.claims import MEASURED, NON_INFERIOR, NOT_VALIDATED, VALIDATED, Statement, distance_claim
 from pine_boost.compression.fixed_sequence import Target
 from pine_boost.compression.goal import COSTS, ERROR, LOSSES, SQUARED
 from pine_boost.errors import CertificateMismatch
@@ -240,23 +231,11 @@ class CompressionRecord:
 
     def promise(self) -> str:
         """The claim in short sentences with one number each."""
-        of_loss = () if self.max_loss is None else (loss_promise(self.loss, self.max_loss),)
-        return self.statement.promise(self.claim, *of_loss)
+        return self.statement.promise(self.claim)
 
     def expected_claim(self) -> str:
-        """The sentence that belongs to these numbers."""
-        parts = []
-        if self.max_loss is not None:
-            numbers = (self.n_val, self.max_loss, self.confidence)
-            parts.append(
-                loss_claim(
-                    self.status, self.loss, *numbers, self.loss_before, self.loss_after, self.loss_range, self.overlap
-                )
-            )
-        if self.fidelity is not None and not (parts and self.status == NOT_VALIDATED):
-            status = VALIDATED if self.status == NON_INFERIOR else self.status
-            parts.append(replace(self.statement, status=status).claim())
-        return " ".join(parts)
+        """The sentences that belong to these numbers."""
+        return self.statement.claim()
 
     def target(self) -> Target:
         """What every tested size had to reach."""

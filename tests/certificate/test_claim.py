@@ -21,7 +21,6 @@ from pine_boost.certificate.claims import (
     exception_of,
     headline_of,
     kept_answer,
-    loss_promise,
     proof_of,
     rests_on,
 )
@@ -112,7 +111,9 @@ def test_a_printed_statistic_has_one_number_for_each_promise(
     numbers = {"n_val": 299, "n_changed": 0, "bound": 0.99, "overlap": 0.0}
     for keeps_class in {True, tolerance is None}:
         statement = Statement(status, fidelity, 0.95, tolerance, keeps_class, thresholds, **numbers)
-        text = statement.promise("", *([] if max_loss is None else [loss_promise(*max_loss)]))
+        if max_loss is not None:
+            statement = replace(statement, loss=max_loss[0], max_loss=max_loss[1])
+        text = statement.promise("")
         assert len(re.findall(r"[\d.]*\d", text)) == len(promised)
         assert text.count(". ") == len(promised)
         assert text.endswith("This is a statistic, not a proof: an unlucky sample of rows can mislead it.")
