@@ -28,7 +28,7 @@ from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import choose_indifference
 from pine_boost.search.driver import search_booster
-from pine_boost.search.search_state import SearchOptions
+from pine_boost.search.search_state import SearchOptions, Task
 from pine_boost.tables.native import split_tables
 
 
@@ -165,7 +165,7 @@ def prune_booster(
             chosen = choose_indifference(parsed.forest, fitted, alpha, budget, how)
             budget = chosen.search_budget(budget)
             part = budget.until(1.0 if chosen.region.delta is None else SHARES["search"])
-            found = search_booster(chosen.problem, fitted.fit_states, part, how, chosen.points)
+            found = search_booster(Task(chosen.problem, fitted.fit_states, how), part, chosen.points)
             chosen, found = chosen.weigh(chosen.note_interruption(found), fitted.region, unit)
         except (OutOfTime, KeyboardInterrupt) as end:  # before the search began
             original = without_search(parsed, options, alpha, end, made_with(outer.inner, options))

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-import numpy.typing as npt
-
 from pine_boost import build_result
 from pine_boost.budget import CHOOSING, SHARES, Budget, Effort, OutOfTime, Step, StopReason
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
@@ -28,12 +26,10 @@ from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound
 from pine_boost.search.choose_indifference import Chosen, choose_indifference
-from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
-from pine_boost.search.driver import search_regions
-from pine_boost.search.leaf_values import search_leaves
+from pine_boost.search.driver import search_leaves, search_regions
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, SearchState
+from pine_boost.search.search_state import SearchState, Task
 from pine_boost.tables.native import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -281,7 +277,8 @@ def sweep(
             grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
         left = chosen.search_budget(budget)
         made = build_result.made_with(outer.inner, options, chosen.choice)
-        plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, report_progress)
+        task = Task(chosen.problem, fitted.fit_states, how)
+        plan = SweepPlan(task, chosen.region, grid, left, report_progress)
         answers = (_weigh(chosen, fitted.region, answer, unit) for answer in search_alphas(plan))
         results = list(_build_results(parsed, plan, answers, fitted, X_fit, made))
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
@@ -307,7 +304,7 @@ def _build_results(
     """Build one result per alpha, replayed natively; a model that answers several alphas is exported once."""
     before: SearchResult | None = None
     result: PruneResult | None = None
-    how = plan.options
+    how = plan.whole.options
 
     @cache
     def rows() -> build_result.NativeRows:
@@ -372,25 +369,23 @@ Answered = tuple[Region, Problem, SearchResult]
 
 @dataclass(frozen=True, eq=False)
 class SweepPlan:
-    """The inputs of a sweep: the model, the region of the largest alpha, X_fit, the grid.
+    """The inputs of a sweep: what to search, the region of the largest alpha, the grid.
 
-    ``whole`` is the problem at the largest alpha; others differ only in the region. ``trees`` are
+    ``whole`` is the task at the largest alpha; others differ only in the region. ``trees`` are
     smaller trees that are searched instead of the original's, if there are any.
     """
 
-    whole: Problem
+    whole: Task
     largest: Region
-    fit_states: npt.NDArray[Any]
     grid: tuple[float, ...]
-    options: SearchOptions
     budget: Budget
     callback: Callable[[float, Step], None] | None = None
     trees: DeduplicatedTrees | None = None
 
-    def problem_in(self, region: Region) -> Problem:
-        """Return the problem to search in a region."""
-        problem = restated(self.whole, region.tables, region.delta or 0.0)
-        return problem if self.trees is None else self.trees.of(problem)
+    def task_in(self, region: Region) -> Task:
+        """Return what to search in a region."""
+        problem = restated(self.whole.problem, region.tables, region.delta or 0.0)
+        return replace(self.whole, problem=problem if self.trees is None else self.trees.of(problem))
 
     def budget_of(self, alpha: float, n_left: int, effort: Effort) -> Budget:
         """Return an equal share of the remaining time, for one search."""
@@ -406,8 +401,8 @@ class SweepPlan:
 
 def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
     """Yield a certified answer per alpha, ascending; Ctrl-C leaves out those not yet started."""
-    plan = replace(plan, trees=deduplicate_trees(plan.whole))
-    answers = _with_leaves(plan) if plan.options.reweight == "leaf" else _with_units(plan)
+    plan = replace(plan, trees=deduplicate_trees(plan.whole.problem))
+    answers = _with_leaves(plan) if plan.whole.options.reweight == "leaf" else _with_units(plan)
     return answers if plan.trees is None else _restored(plan, plan.trees, answers)
 
 
@@ -415,9 +410,9 @@ def _restored(plan: SweepPlan, trees: DeduplicatedTrees, answers: Iterator[Answe
     """Map the answers to the trees of the original; a model shared by several alphas stays shared."""
     before: tuple[PrunedForest | None, PrunedForest | None] = (None, None)
     for region, _, answer in answers:
-        whole = restated(plan.whole, region.tables, region.delta or 0.0)
+        whole = restated(plan.whole.problem, region.tables, region.delta or 0.0)
         with finishing():  # Ctrl-C ends the search, not the construction of its result
-            found = trees.restored(whole, answer, plan.options.unit, plan.budget)
+            found = trees.restored(whole, answer, plan.whole.options.unit, plan.budget)
         if answer.pruned is before[0]:
             found = replace(found, pruned=before[1])
         before = answer.pruned, found.pruned
@@ -439,9 +434,7 @@ def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
         if not is_interrupted:
             budget = whole.share(1 / (len(plan.grid) - number)) if whole.is_limited else whole
             budget = replace(budget, callback=_with_alpha(plan.callback, alpha))
-            options = plan.options
-            go_on = search_collapsed if options.unit == "leaf" else search_leaves
-            found = go_on(problem, plan.fit_states, found, budget, options, larger)
+            found = search_leaves(replace(plan.whole, problem=problem), found, budget, larger)
         is_interrupted |= found.interrupted
         larger = found
         yield region, problem, found
@@ -451,15 +444,14 @@ def _outwards(plan: SweepPlan) -> Iterator[Answered]:
     """Explore from the smallest region to the largest; run the second proofs in the opposite order."""
     explored: list[tuple[Region, SearchState, float]] = []
     start: SearchState | None = None
-    delta = plan.whole.delta
+    delta = plan.whole.problem.delta
     for alpha in sorted(plan.grid, reverse=True):
         region = plan.largest.with_alpha(alpha)
-        before, problem = delta, plan.problem_in(region)
-        delta = problem.delta
+        before, task = delta, plan.task_in(region)
+        delta = task.problem.delta
         budget = plan.budget_of(alpha, len(plan.grid) - len(explored), _EFFORT)
         # with another delta, points that were undecided before are decided now, so start without rows
-        known = Known(start=start if problem.delta == before else None)
-        state = explore(problem, plan.fit_states, budget, plan.options, known)
+        state = explore(task, budget, Known(start=start if delta == before else None))
         prove_lower_bound(state)
         explored.append((region, state, budget.clock))
         if StopReason.INTERRUPTED in state.ended:
@@ -479,10 +471,10 @@ def _inwards(plan: SweepPlan) -> Iterator[Answered]:
     larger: SearchResult | None = None
     for number, alpha in enumerate(plan.grid):
         region = plan.largest.with_alpha(alpha)
-        problem = plan.problem_in(region)
+        task = plan.task_in(region)
         budget = plan.budget_of(alpha, len(plan.grid) - number, Effort())
-        larger = search_regions(problem, plan.fit_states, budget, plan.options, Known(larger=larger))
-        yield region, problem, larger
+        larger = search_regions(task, budget, Known(larger=larger))
+        yield region, task.problem, larger
         if larger.interrupted:
             break
 

@@ -9,9 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy.typing as npt
 
 from pine_boost.budget import SECONDS, Budget, OutOfEffort, OutOfTime, StopReason
 from pine_boost.errors import PineBoostError
@@ -19,12 +16,11 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.bound import fewest_units
 from pine_boost.proof.cpsat.prover import find_undecided
-from pine_boost.proof.problem import Problem
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.oracle import Verdict
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import ExcludedError, SearchOptions, SearchState, build_state
+from pine_boost.search.search_state import ExcludedError, SearchState, Task, build_state
 from pine_boost.search.strategies import (
     Proposal,
     ProposalStatus,
@@ -51,44 +47,32 @@ class Known:
         State rows to begin with; those in the region become rows.
     is_hopeless : bool
         No proof will end here: do not ask the Oracle, only find the bound of the rows.
+    units_budget : Budget or None
+        See `SearchState`.
     """
 
     start: SearchState | None = None
     larger: SearchResult | None = None
     points: States | None = None
     is_hopeless: bool = False
+    units_budget: Budget | None = None
 
 
-def search(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    budget: Budget | None = None,
-    options: SearchOptions | None = None,
-    known: Known | None = None,
-    units_budget: Budget | None = None,
-) -> SearchResult:
+def search(task: Task, budget: Budget | None = None, known: Known | None = None) -> SearchResult:
     """Find the smallest model that provably keeps every decided point of the region.
 
     Ctrl-C and the time limit return the best certified model, at worst the original.
     """
     budget = budget or Budget.of()
-    state = explore(problem, fit_states, budget, options, known, units_budget)
+    state = explore(task, budget, known)
     prove_lower_bound(state)
     return finish(state, budget)
 
 
-def explore(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    budget: Budget,
-    options: SearchOptions | None = None,
-    known: Known | None = None,
-    units_budget: Budget | None = None,
-) -> SearchState:
+def explore(task: Task, budget: Budget, known: Known | None = None) -> SearchState:
     """Search until nothing is left to try; what is found is proved once, without a lower bound."""
     known = known or Known()
-    state = build_state(problem, fit_states, budget, options or SearchOptions(), known.start)
-    state = replace(state, units_budget=units_budget)
+    state = replace(build_state(task, budget, known.start), units_budget=known.units_budget)
     if known.larger is not None:
         state.best.adopt(known.larger.best, known.larger.undecided)
     run(state, proposals(state, known))

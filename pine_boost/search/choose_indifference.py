@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import numpy.typing as npt
 
 from pine_boost.budget import CHOOSING, SECONDS, Budget, Effort, Step, StopReason
 from pine_boost.model.forest import Forest, count_units
@@ -22,7 +19,7 @@ from pine_boost.region.region_ladder import FitEvidence, build_ladder
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Known, proposals, run
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, SearchState, build_state
+from pine_boost.search.search_state import SearchOptions, SearchState, Task, build_state
 from pine_boost.search.strategies import lightest_units, unit_ranges
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without indifference comes last: it can be slow
@@ -101,21 +98,14 @@ def choose_indifference(
     problem = build_problem(forest, region.space, region.tables, delta=region.delta or 0.0)
     if fitted.fit is None or region.score_tables is None or region.tau is None:
         return Chosen(region, problem)
-    choice = choose_share(problem, region.score_tables, fitted.fit, alpha, fitted.fit_states, budget, options)
+    task = Task(problem, fitted.fit_states, options)
+    choice = choose_share(task, region.score_tables, fitted.fit, alpha, budget)
     region = fitted.with_toss_ups(choice.share)
     problem = restated(problem, region.tables, region.delta or 0.0)
     return Chosen(region, problem, choice)
 
 
-def choose_share(
-    problem: Problem,
-    score: ScoreTables,
-    evidence: FitEvidence,
-    alpha: float,
-    fit_states: npt.NDArray[Any],
-    budget: Budget,
-    options: SearchOptions,
-) -> Choice:
+def choose_share(task: Task, score: ScoreTables, evidence: FitEvidence, alpha: float, budget: Budget) -> Choice:
     """Search briefly in the region that each share would give if future inputs were like X_fit.
 
     Ties go to the smaller share. Without a time limit the choice is reproducible. With one, if a
@@ -123,8 +113,8 @@ def choose_share(
     """
     part = budget.part("indifference")
     # whole trees rank the shares as well as leaves do, and faster
-    unit = "tree" if options.unit == "leaf" else options.unit
-    options = replace(options, unit=unit, reweight="tree")
+    problem, unit = task.problem, "tree" if task.options.unit == "leaf" else task.options.unit
+    options = replace(task.options, unit=unit, reweight="tree")
     turn = part.remaining / len(SHARES)
     n_units = count_units(problem.forest, unit)
     kept: list[tuple[float, int]] = []
@@ -135,12 +125,12 @@ def choose_share(
             break
         if share > 0 and not is_falling:
             continue
-        size = (problem.forest.n_trees, len(fit_states), budget.clock, unit, n_units, n_units)
+        size = (problem.forest.n_trees, len(task.fit_states), budget.clock, unit, n_units, n_units)
         budget.report_progress(Step(len(kept) + 1, CHOOSING, *size))
         tau, delta = expected_region(evidence, share, alpha)
         tables = replace(problem.region, tau=tau, score=score)
         own = replace(part.within(turn), callback=None).with_effort(_EFFORT)
-        state = build_state(restated(problem, tables, delta or 0.0), fit_states, own, options)
+        state = build_state(Task(restated(problem, tables, delta or 0.0), task.fit_states, options), own)
         run(state, proposals(state, Known()))
         if StopReason.INTERRUPTED in state.ended:
             return Choice(0.0, (), interrupted=True)

@@ -9,13 +9,11 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from inspect import GEN_CLOSED, getgeneratorstate
 from itertools import islice
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from pine_boost.budget import Budget, StopReason
+from pine_boost.budget import StopReason
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.model.trimming import leaf_count
@@ -23,10 +21,10 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import run
 from pine_boost.search.constraints import MOST_CELLS
 from pine_boost.search.grid_rounding import to_grid
-from pine_boost.search.leaf_values import add_known, closest_values, go_on, polish
+from pine_boost.search.leaf_values import add_known, closest_values, polish
 from pine_boost.search.lp import Weights
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, SearchState
+from pine_boost.search.search_state import SearchState
 from pine_boost.search.shapes import LEVELS, CollapsedTrees, Collapser, Kept, Splits, build_shape, find_splits
 from pine_boost.search.strategies import Proposal, ProposalStatus
 
@@ -44,23 +42,7 @@ _NARROW = 0.05  # of the median margin: what counts as narrow
 _MOST_FAILED = 40  # batches that may fail
 
 
-def search_collapsed(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    found: SearchResult,
-    budget: Budget,
-    options: SearchOptions,
-    larger: SearchResult | None = None,
-) -> SearchResult:
-    """Look for fewer leaves, starting from a certified model; the result counts leaves.
-
-    ``found`` is what the searches over single trees found, ``larger`` the answer of this search
-    for a larger region, whose model holds here too.
-    """
-    return go_on(problem, fit_states, _in_leaves(problem, found), budget, options, larger, _run_stages)
-
-
-def _run_stages(state: SearchState, points: States | None) -> None:
+def search_collapsed(state: SearchState, points: States | None) -> None:
     """Collapse what no row reaches, then whole shapes or batches of splits; at last values near the original's."""
     splits, start = find_splits(state.problem), state.best.best
     if len(splits.node) == 0:
@@ -78,7 +60,7 @@ def _run_stages(state: SearchState, points: States | None) -> None:
         run(state, polish(state, lambda: collapser.write_near(state, smallest)))
 
 
-def _in_leaves(problem: Problem, found: SearchResult) -> SearchResult:
+def in_leaves(problem: Problem, found: SearchResult) -> SearchResult:
     """The result of a search over trees with its sizes in leaves; bounds on trees do not apply."""
     pruned = found.pruned
     n_leaves = problem.trees.n_leaves if pruned is None else leaf_count(pruned)

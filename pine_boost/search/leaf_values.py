@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_matrix, hstack, vstack
 
 from pine_boost.budget import Budget, StopReason
@@ -27,7 +25,7 @@ from pine_boost.search.lp import LinearProgram, RowPool, Solver, WeightProgram, 
 from pine_boost.search.lp_columns import Columns, Support, leaf_columns, renamed
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import Incumbent, SearchResult
-from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchOptions, SearchState, build_state
+from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchState
 from pine_boost.search.strategies import Proposal, ProposalStatus, perturb
 
 _MANY_COLUMNS = 400
@@ -41,11 +39,11 @@ def search_leaves_at_once(units: SearchState, budget: Budget) -> SearchResult:
     If fewer units are enough then, the larger model needs neither a second proof nor a lower bound,
     which would not hold for free leaf values.
     """
-    state = _leaf_state(units, units.best.support)
+    state = leaf_state(units, units.best.support)
     n_before, is_late = units.best.smallest.n_kept, False
     if n_before > 1 and state.columns.n_columns <= MOST_LEAF_COLUMNS:
         state.best.take_over(units.best)
-        _run_stages(state, units.constraints.states)
+        search_leaf_values(state, units.constraints.states)
         result = finish(state, budget)
         if result.n_kept < n_before:
             return replace(result, reweight="leaf")
@@ -57,48 +55,7 @@ def search_leaves_at_once(units: SearchState, budget: Budget) -> SearchResult:
     return found.with_ends(StopReason.TIME) if is_late else found
 
 
-def search_leaves(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    found: SearchResult,
-    budget: Budget,
-    options: SearchOptions,
-    larger: SearchResult | None = None,
-) -> SearchResult:
-    """Go on from a certified model: its trees keep their splits, their leaf values are free."""
-    return go_on(problem, fit_states, found, budget, options, larger, _run_stages)
-
-
-def go_on(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    found: SearchResult,
-    budget: Budget,
-    options: SearchOptions,
-    larger: SearchResult | None,
-    run_stages: Callable[[SearchState, States | None], None],
-) -> SearchResult:
-    """A search over leaf values that starts from a certified model and from the points known.
-
-    ``larger`` is the answer for a larger region, whose model holds here too. If no smaller model is
-    proved, ``found`` is returned (or ``larger``).
-    """
-    start = found if larger is None or found.n_kept <= larger.n_kept else found.with_model_of(larger)
-    if found.is_last or start.n_kept <= 1:
-        return start
-    if budget.is_over:
-        return start.with_ends(StopReason.TIME)
-    budget = budget.after(found.seconds)
-    units = build_state(problem, fit_states, budget, options)
-    state = _leaf_state(units, units.columns.kept_units(start.pruned))
-    if state.columns.n_columns > MOST_LEAF_COLUMNS:
-        return start
-    state.best.adopt(start.best, found.undecided)
-    run_stages(state, start.points)
-    return start.followed_by(finish(state, budget))
-
-
-def _run_stages(state: SearchState, points: States | None) -> None:
+def search_leaf_values(state: SearchState, points: States | None) -> None:
     """Fewer units, a bound on their number, other sets of units, and values near the original's."""
     n_before = state.best.smallest.n_kept
     stages = ((_dropping(state, points), 1.0), (_bounding(state), 0.5), (_swapping(state), 0.5))
@@ -111,7 +68,7 @@ def _run_stages(state: SearchState, points: States | None) -> None:
         run(state, polish(state, lambda: _write_near(state)))
 
 
-def _leaf_state(units: SearchState, support: Support) -> SearchState:
+def leaf_state(units: SearchState, support: Support) -> SearchState:
     """A search without rows over all leaves if they are counted or few enough, else over those of a support.
 
     Walks are not repeated: their points are among those of the search over units.

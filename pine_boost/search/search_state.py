@@ -63,6 +63,15 @@ class SearchOptions:
     monotone: tuple[int, ...] | None = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a search is about: a model in a region, the states of the rows of X_fit, and how to search."""
+
+    problem: Problem
+    fit_states: npt.NDArray[Any]
+    options: SearchOptions = SearchOptions()
+
+
 class ExcludedError(Exception):
     """No weights on a support keep all rows; raised inside the search only."""
 
@@ -228,23 +237,18 @@ class SearchState:
         self.budget.report_progress(step)
 
 
-def build_state(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    budget: Budget,
-    options: SearchOptions,
-    start: SearchState | None = None,
-) -> SearchState:
+def build_state(task: Task, budget: Budget, start: SearchState | None = None) -> SearchState:
     """The state before the first step: no rows yet, or copies of those of a finished search in a smaller region.
 
     The rows, cuts and bounds of such a search stay true.
     """
+    problem, options = task.problem, task.options
     if start is None:
         columns = build_columns(problem, options.unit)
         try:
-            fit = distinct_fit_rows(problem, fit_states, budget.check)
+            fit = distinct_fit_rows(problem, task.fit_states, budget.check)
         except OutOfTime:  # the search ends before its first step; what was found before must not be lost
-            fit = distinct_fit_rows(problem, fit_states[:_ROWS_WITHOUT_TIME])
+            fit = distinct_fit_rows(problem, task.fit_states[:_ROWS_WITHOUT_TIME])
         constraints = Constraints(problem, columns, fit)
     else:
         constraints = start.constraints.on(problem)

@@ -28,7 +28,6 @@ from pine_boost.region.isolation_forest import cut_trees, enclosing
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known
 from pine_boost.search.driver import search_regions
-from pine_boost.search.search_state import SearchOptions
 from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.naive import Case, broken_rows, in_region, random_case, random_pruned
@@ -386,7 +385,7 @@ def test_easy_scores_have_no_enclosures(score: str | None) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
     small = _problem(seed, n_outputs=3 if seed % 3 == 2 else 1, n_trees=6)
-    result = search_regions(small.problem, small.fit_states, Budget(), SearchOptions(), Known())
+    result = search_regions(small.task(), Budget(), Known())
     check_result(small, result)
     smallest = minimum_columns(small, all_rows(small))
     if smallest is not None:
@@ -408,7 +407,7 @@ def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPa
     for seed in range(6):
         small = _problem(seed, n_trees=7)
         budget = Budget.of(None, Effort(box_limit=0))
-        result = search_regions(small.problem, small.fit_states, budget, SearchOptions(), Known())
+        result = search_regions(small.task(), budget, Known())
         check_result(small, result)
         smallest = minimum_columns(small, all_rows(small))
         assert smallest is None or result.lower_bound <= smallest <= result.n_kept

@@ -19,13 +19,11 @@ from pine_boost.proof.problem import Answer
 from pine_boost.search import constraints as search_rows
 from pine_boost.search import driver, leaf_values, local_search, search_state
 from pine_boost.search.algorithm import Known, finish, run, search
-from pine_boost.search.collapsing import search_collapsed
-from pine_boost.search.driver import search_stages
-from pine_boost.search.leaf_values import search_leaves
+from pine_boost.search.driver import search_leaves, search_stages
 from pine_boost.search.lower_bound import _solve_exactly
 from pine_boost.search.lp import UnsolvedProgramError, WeightProgram
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, build_state
+from pine_boost.search.search_state import Task, build_state
 from pine_boost.search.strategies import first_answers
 from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, XGBOOST
@@ -171,8 +169,7 @@ def test_one_clock_for_whole_trees_and_leaves(unit: str, reweight: str, time_lim
     small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
     steps: list[Step] = []
     budget = Budget.of(time_limit, callback=steps.append)
-    options = SearchOptions(unit=unit, reweight=reweight)
-    result = search_stages(small.problem, small.fit_states, budget, options)
+    result = search_stages(small.task(unit=unit, reweight=reweight), budget)
     assert "leaves" in {step.phase for step in steps}
     told = [step.seconds for step in steps]
     proved = [moment.seconds for moment in result.history]
@@ -254,7 +251,7 @@ def test_what_is_built_stops_when_the_time_is_over() -> None:
     proofs = Prover(problem).prove(pruned, list(problem.questions), SETTINGS[:1], OVER)
     assert {proof.answer for proof in proofs} == {Answer.UNKNOWN}
     assert find_undecided(problem, None, OVER) is None
-    found = search(problem, small.fit_states, OVER)
+    found = search(Task(problem, small.fit_states), OVER)
     assert found.pruned is None
     assert found.stopped is StopReason.TIME
 
@@ -342,16 +339,15 @@ def test_leaf_values_that_the_clock_ended_are_no_answer(data: Any, monkeypatch: 
 
 def test_leaf_values_for_which_no_time_is_left() -> None:
     small = small_problem(0, XGBOOST, score=None)
-    parts = (small.problem, small.fit_states, NOTHING, Budget.of(-1.0), SearchOptions())
-    for go_on in (search_leaves, search_collapsed):
-        assert go_on(*parts).stopped is StopReason.TIME
+    for unit in ("round", "leaf"):
+        assert search_leaves(small.task(unit=unit), NOTHING, Budget.of(-1.0)).stopped is StopReason.TIME
 
 
 def test_a_strategy_that_ends_by_itself_when_the_time_is_over() -> None:
     small = small_problem(0, XGBOOST, score=None)
     for seconds, stopped in ((-1.0, StopReason.TIME), (600.0, StopReason.EFFORT)):
         budget = Budget.of(seconds)
-        state = build_state(small.problem, small.fit_states, budget, SearchOptions())
+        state = build_state(small.task(), budget)
         run(state, iter(()))
         assert finish(state, Budget.of()).stopped is stopped
 
@@ -366,15 +362,15 @@ def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monke
 
     hopeless = []
 
-    def search(problem: Any, states: Any, budget: Any, options: Any, known: Known, *_: Any) -> Any:
+    def search(task: Any, budget: Any, known: Known) -> Any:
         hopeless.append(known.is_hopeless)
-        is_stage = problem is None
+        is_stage = task.problem is None
         return NOTHING.with_ends(StopReason.TIME, StopReason.EFFORT) if is_stage else NOTHING
 
     monkeypatch.setattr(driver, "search", search)
     monkeypatch.setattr(driver, "enclosures", lambda _: [Stage(), Stage()])
     small = small_problem(0, XGBOOST, score=None)
-    found = driver.search_regions(small.problem, small.fit_states, Budget.of(), SearchOptions(), Known())
+    found = driver.search_regions(small.task(), Budget.of(), Known())
     assert hopeless == [False, False, True]
     assert found.stopped is StopReason.TIME
 
@@ -408,6 +404,6 @@ def test_a_search_over_leaves_that_cannot_be_prepared_in_time_keeps_what_was_fou
         return rows(problem, states)
 
     monkeypatch.setattr(search_state, "distinct_fit_rows", late)
-    after = search_leaves(small.problem, small.fit_states, found, Budget.of(), SearchOptions(reweight="leaf"))
+    after = search_leaves(small.task(reweight="leaf"), found, Budget.of())
     assert after.pruned is not None
     assert after.n_kept <= found.n_kept

@@ -13,26 +13,23 @@ from pine_boost.budget import Budget, Effort, Step, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
-from pine_boost.search import collapsing, leaf_values
-from pine_boost.search.collapsing import search_collapsed
+from pine_boost.search import collapsing, driver
 from pine_boost.search.constraints import Constraints
-from pine_boost.search.driver import search_stages
+from pine_boost.search.driver import search_leaves, search_stages
 from pine_boost.search.lp_columns import leaf_columns
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions
 from pine_boost.search.shapes import Collapser, RangeProgram, Splits, find_splits
 from tests.support.bruteforce import Small, all_rows, check_proofs, keeps_all, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS, Manner
 
-OPTIONS = SearchOptions(unit="leaf", reweight="leaf")
+OPTIONS = {"unit": "leaf", "reweight": "leaf"}
 
 
 def _both(small: Small, budget: Budget | None = None) -> tuple[SearchResult, SearchResult]:
     """What the search over trees finds, and where fewer leaves lead from there."""
     small = replace(small, unit="tree")
     before = small.search()
-    parts = (small.problem, small.fit_states, before, budget or Budget.of(), OPTIONS)
-    return before, search_collapsed(*parts)
+    return before, search_leaves(small.task(**OPTIONS), before, budget or Budget.of())
 
 
 def _check(small: Small, result: SearchResult) -> None:
@@ -112,7 +109,7 @@ def test_the_whole_search_counts_leaves_at_every_step() -> None:
     small = small_problem(1, MANNERS[1], n_outputs=3, n_trees=9, score="chow-liu")
     steps: list[Step] = []
     budget = Budget.of(callback=steps.append)
-    found = search_stages(small.problem, small.fit_states, budget, OPTIONS)
+    found = search_stages(small.task(**OPTIONS), budget)
     _check(small, found)
     assert {step.unit for step in steps} == {"leaf"}
     assert {step.lower_bound for step in steps} == {1}
@@ -124,11 +121,10 @@ def test_a_model_of_a_larger_region_is_taken_over() -> None:
     small = small_problem(1, LIGHTGBM, n_outputs=3, n_trees=12, score="chow-liu", quantile=0.3)
     whole = replace(small.problem.region, score=None, tau=None)
     larger = replace(small, problem=replace(small.problem, region=whole))
-    outer = search_stages(larger.problem, larger.fit_states, Budget.of(), OPTIONS)
+    outer = search_stages(larger.task(**OPTIONS), Budget.of())
     assert outer.pruned is not None
     original = SearchResult(None, (), small.n_units)
-    parts = (small.problem, small.fit_states, original, Budget.of(1e-9), OPTIONS)
-    found = search_collapsed(*parts, larger=outer)
+    found = search_leaves(small.task(**OPTIONS), original, Budget.of(1e-9), larger=outer)
     assert found.pruned is outer.pruned
     assert found.n_kept == outer.n_kept
     assert found.reweight == outer.reweight
@@ -140,7 +136,7 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
     before, after = _both(small, Budget.of(1e-9))
     assert after.pruned is before.pruned
-    monkeypatch.setattr(leaf_values, "MOST_LEAF_COLUMNS", 3)
+    monkeypatch.setattr(driver, "MOST_LEAF_COLUMNS", 3)
     before, after = _both(small)
     assert after.pruned is before.pruned
     monkeypatch.undo()

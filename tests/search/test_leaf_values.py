@@ -14,13 +14,11 @@ from scipy.optimize import linprog
 from pine_boost.budget import Budget, Effort, OutOfTime, StopReason
 from pine_boost.model.reference import find_leaves
 from pine_boost.proof.bound import ExactRows, check_bound
-from pine_boost.search import leaf_values, search_state
-from pine_boost.search.algorithm import explore
-from pine_boost.search.driver import search_stages
-from pine_boost.search.leaf_values import search_leaves
+from pine_boost.search import driver, leaf_values, search_state
+from pine_boost.search.algorithm import Known, explore
+from pine_boost.search.driver import search_leaves, search_stages
 from pine_boost.search.lp_columns import build_columns, in_order, leaf_columns, ordered_leaves, renamed
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, build_state
 from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, check_result, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner
 
@@ -28,9 +26,7 @@ from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner
 def _both(small: Small, budget: Budget | None = None) -> tuple[SearchResult, SearchResult]:
     """What the search over whole units finds, and where leaf values lead from there."""
     before = small.search()
-    options = SearchOptions(unit=small.unit, reweight="leaf")
-    budget = budget or Budget.of()
-    return before, search_leaves(small.problem, small.fit_states, before, budget, options)
+    return before, search_leaves(small.task(reweight="leaf"), before, budget or Budget.of())
 
 
 def _fewest_with_leaves(small: Small) -> int | None:
@@ -125,9 +121,8 @@ def test_leaf_values_need_fewer_units() -> None:
 @pytest.mark.parametrize("seed", [1, 5, 6])
 def test_the_whole_search_goes_on_with_leaves_only_when_asked(seed: int) -> None:
     small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=15, score="chow-liu")
-    parts = (small.problem, small.fit_states, Budget.of())
-    tree = search_stages(*parts, SearchOptions())
-    leaf = search_stages(*parts, SearchOptions(reweight="leaf"))
+    tree = search_stages(small.task(), Budget.of())
+    leaf = search_stages(small.task(reweight="leaf"), Budget.of())
     assert tree.reweight == "tree"
     assert leaf.n_kept <= tree.n_kept
     assert leaf.reweight == ("leaf" if leaf.n_kept < tree.n_kept else "tree")
@@ -148,12 +143,11 @@ def test_leaf_values_that_are_not_found_leave_what_the_units_gave(
         raise reason
 
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
-    parts = (small.problem, small.fit_states, Budget.of())
-    tree = search_stages(*parts, SearchOptions())
-    assert search_stages(*parts, SearchOptions(reweight="leaf")).n_kept < tree.n_kept
+    tree = search_stages(small.task(), Budget.of())
+    assert search_stages(small.task(reweight="leaf"), Budget.of()).n_kept < tree.n_kept
     for step in ("_missed_least", "perturb"):
         monkeypatch.setattr(leaf_values, step, stop)
-    leaf = search_stages(*parts, SearchOptions(reweight="leaf"))
+    leaf = search_stages(small.task(reweight="leaf"), Budget.of())
     check_result(small, leaf)
     assert (leaf.n_kept, leaf.reweight) == (tree.n_kept, "tree")
     assert len(leaf.proofs) == len(tree.proofs) == 2 * len(small.problem.questions)
@@ -162,28 +156,27 @@ def test_leaf_values_that_are_not_found_leave_what_the_units_gave(
 
 def test_the_programs_of_leaf_values_have_an_effort_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
-    parts = (small.problem, small.fit_states)
-    options = SearchOptions(reweight="leaf")
-    whole = search_stages(*parts, Budget.of(), options)
-    tree = search_stages(*parts, Budget.of(), SearchOptions())
+    task = small.task(reweight="leaf")
+    whole = search_stages(task, Budget.of())
+    tree = search_stages(small.task(), Budget.of())
     assert whole.n_kept < tree.n_kept
-    none = search_stages(*parts, Budget.of(None, Effort(leaf_work=0)), options)
+    none = search_stages(task, Budget.of(None, Effort(leaf_work=0)))
     check_result(small, none)
     assert (none.n_kept, none.reweight, none.stopped) == (tree.n_kept, "tree", tree.stopped)
     assert none.lower_bound == tree.lower_bound
     monkeypatch.setattr(leaf_values, "_MANY_COLUMNS", 0)
-    light_first = search_stages(*parts, Budget.of(), options)
+    light_first = search_stages(task, Budget.of())
     check_result(small, light_first)
     assert light_first.n_kept < tree.n_kept
 
 
 def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
-    state = build_state(small.problem, small.fit_states, Budget.of(), SearchOptions())
+    state = small.state()
     assert not state.is_over
     early, late = (replace(state, units_budget=Budget.of(limit)) for limit in (1000.0, 0.0))
     assert (early.is_over, late.is_over) == (False, True)
-    ended = explore(small.problem, small.fit_states, Budget.of(1000.0), SearchOptions(), units_budget=late.units_budget)
+    ended = explore(small.task(), Budget.of(1000.0), Known(units_budget=late.units_budget))
     assert ended.ended == {StopReason.TIME}
     assert ended.oracle.n_asked == 0
     monkeypatch.setattr(search_state, "MOST_LEAF_COLUMNS", 3)
@@ -214,11 +207,9 @@ def test_a_model_of_a_larger_region_is_taken_over() -> None:
     small = small_problem(1, LIGHTGBM, n_outputs=3, n_trees=12, score="chow-liu", quantile=0.3)
     whole = replace(small.problem.region, score=None, tau=None)
     larger = replace(small, problem=replace(small.problem, region=whole))
-    options, budget = SearchOptions(reweight="leaf"), Budget.of()
-    outer = search_stages(larger.problem, larger.fit_states, budget, options)
+    outer = search_stages(larger.task(reweight="leaf"), Budget.of())
     original = replace(small.search(), pruned=None, proofs=(), n_kept=small.n_units, lower_bound=1, bound=None)
-    parts = (small.problem, small.fit_states, original, Budget.of(1e-9), options)
-    found = search_leaves(*parts, larger=outer)
+    found = search_leaves(small.task(reweight="leaf"), original, Budget.of(1e-9), larger=outer)
     assert found.n_kept == outer.n_kept
     assert found.pruned is outer.pruned
     assert found.reweight == outer.reweight
@@ -233,7 +224,7 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
     assert after.pruned is before.pruned
     assert after.stopped is (StopReason.TIME if before.pruned is None else before.stopped)
     assert (StopReason.TIME in before.ended, StopReason.TIME in after.ended) == (False, True)
-    monkeypatch.setattr(leaf_values, "MOST_LEAF_COLUMNS", 3)
+    monkeypatch.setattr(driver, "MOST_LEAF_COLUMNS", 3)
     before, after = _both(small)
     assert after is before
     monkeypatch.undo()

@@ -16,7 +16,6 @@ from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.problem import build_problem
 from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions
 from tests.support.bruteforce import (
     Small,
     all_rows,
@@ -179,7 +178,7 @@ def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
         assert result.stopped == "optimal"
         # going on from the smaller region gives the same size
         known = Known(start=start)
-        state = explore(larger, small.fit_states, Budget(), SearchOptions(), known)
+        state = explore(replace(small.task(), problem=larger), Budget(), known)
         prove_lower_bound(state)
         continued = finish(state, Budget())
         check_result(current, continued)

@@ -32,7 +32,7 @@ from pine_boost.search.algorithm import Known, search
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.oracle import Oracle
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, SearchState, build_state
+from pine_boost.search.search_state import SearchOptions, SearchState, Task, build_state
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
 from tests.support.scores import fit_small
@@ -65,6 +65,10 @@ class Small:
         """How many units the original has."""
         return int(self.tree_unit.max()) + 1
 
+    def task(self, **options: Any) -> Task:
+        """What is searched; ``options`` are those of `SearchOptions`."""
+        return Task(self.problem, self.fit_states, SearchOptions(**{"unit": self.unit, **options}))
+
     def search(
         self,
         *,
@@ -76,13 +80,11 @@ class Small:
     ) -> SearchResult:
         """The whole search; ``options`` are those of `SearchOptions`."""
         budget = Budget.of(time_limit, effort, callback)
-        chosen = SearchOptions(unit=self.unit, **options)
-        return search(self.problem, self.fit_states, budget, chosen, known)
+        return search(self.task(**options), budget, known)
 
     def state(self, time_limit: float | None = None, **options: Any) -> SearchState:
         """A game that has not begun."""
-        chosen = SearchOptions(unit=self.unit, **options)
-        return build_state(self.problem, self.fit_states, Budget.of(time_limit), chosen)
+        return build_state(self.task(**options), Budget.of(time_limit))
 
     def rows(self) -> Constraints:
         """Constraints of the state, none yet."""
