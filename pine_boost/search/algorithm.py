@@ -20,10 +20,9 @@ from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.oracle import Verdict
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import ExcludedError, SearchState, Task, build_state
+from pine_boost.search.search_state import ProposalStatus, SearchState, Task, build_state
 from pine_boost.search.strategies import (
     Proposal,
-    ProposalStatus,
     eliminations,
     fewest,
     first_answers,
@@ -97,12 +96,12 @@ def run(state: SearchState, proposed: Iterator[Proposal]) -> None:
                     if (proposal.budget or state.budget).is_over:
                         state.ended.add(StopReason.TIME)
                     break
-                if verdict.is_proved:
+                if verdict.counterexamples is None:
                     state.best.accept(pruned, verdict.proofs)
                     state.report_progress("proved")
                     proposal.status = ProposalStatus.PROVED
                     break
-                if state.learn(pruned, verdict) == 0:
+                if state.learn(pruned, verdict.counterexamples, verdict.by_proof) == 0:
                     raise PineBoostError(
                         "Internal error: a proof ended with a point that the rows exclude. Please report this."
                     )
@@ -148,14 +147,11 @@ def weigh(state: SearchState, proposal: Proposal) -> PrunedForest | None:
     if proposal.model is not None:
         return proposal.model
     proposal.status = ProposalStatus.GIVEN_UP
-    try:
-        pruned = state.write(proposal.support)
-    except ExcludedError:
-        proposal.status = ProposalStatus.EXCLUDED
-        return None
-    if pruned is None:
-        proposal.status = ProposalStatus.UNWRITABLE
-    return pruned
+    found = state.write(proposal.support)
+    if isinstance(found, PrunedForest):
+        return found
+    proposal.status = found
+    return None
 
 
 def ask(state: SearchState, pruned: PrunedForest, proposal: Proposal) -> Verdict | None:
@@ -165,7 +161,7 @@ def ask(state: SearchState, pruned: PrunedForest, proposal: Proposal) -> Verdict
     state.report_progress("climb")
     against = state.oracle.quick_counterexamples(pruned, state.constraints, state.budget)
     if len(against):
-        return Verdict((), against)
+        return Verdict(counterexamples=against)
     state.report_progress("prove")
     return state.oracle.prove(pruned, state.budget)
 

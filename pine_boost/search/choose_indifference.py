@@ -20,7 +20,7 @@ from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Known, proposals, run
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions, SearchState, Task, build_state
-from pine_boost.search.strategies import lightest_units, unit_ranges
+from pine_boost.search.strategies import lightest_units
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without indifference comes last: it can be slow
 _EFFORT = Effort(
@@ -149,7 +149,7 @@ def _kept(state: SearchState) -> int:
     found = state.best.smallest.n_kept
     if state.problem.delta == 0:
         return found
-    return min(found, state.columns.n_units - lightest_units(state, unit_ranges(state))[1])
+    return min(found, state.columns.n_units - lightest_units(state)[1])
 
 
 def expected_region(evidence: FitEvidence, share: float, alpha: float) -> tuple[int, float | None]:

@@ -24,9 +24,9 @@ from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.leaf_values import add_known, closest_values, polish
 from pine_boost.search.lp import Weights
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchState
+from pine_boost.search.search_state import ProposalStatus, SearchState
 from pine_boost.search.shapes import LEVELS, CollapsedTrees, Collapser, Kept, Splits, build_shape, find_splits
-from pine_boost.search.strategies import Proposal, ProposalStatus
+from pine_boost.search.strategies import Proposal
 
 _ANSWERS = 12  # different costs of ranges to try
 _WALKS = 6  # times as many walks as other searches
@@ -169,15 +169,15 @@ class NearWriter:
         """Start from another certified model; None is the original."""
         self._base, self._n_written = base, 0
 
-    def write(self, state: SearchState, kept: Kept) -> PrunedForest | None:
+    def write(self, state: SearchState, kept: Kept) -> PrunedForest | ProposalStatus:
         """A model with these splits on the grid, if there is one that keeps every row."""
         self._n_written += 1
         if self._n_written > _MOST_REFUTED:
-            return None
+            return ProposalStatus.UNWRITABLE
         shape = build_shape(state.columns, self._splits, kept)
         weights = self._nearest(state, shape)
         pruned = None if weights is None else state.on_grid(shape.columns, weights, scale=1.0)
-        return None if pruned is None else self._splits.collapse(pruned, kept)
+        return ProposalStatus.UNWRITABLE if pruned is None else self._splits.collapse(pruned, kept)
 
     def _nearest(self, state: SearchState, shape: CollapsedTrees) -> Weights | None:
         """The values closest to the base's that keep every row with some room."""

@@ -25,8 +25,8 @@ from pine_boost.search.lp import LinearProgram, RowPool, Solver, WeightProgram, 
 from pine_boost.search.lp_columns import Columns, Support, leaf_columns, renamed
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import Incumbent, SearchResult
-from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchState
-from pine_boost.search.strategies import Proposal, ProposalStatus, perturb
+from pine_boost.search.search_state import MOST_LEAF_COLUMNS, ProposalStatus, SearchState
+from pine_boost.search.strategies import Proposal, perturb
 
 _MANY_COLUMNS = 400
 _PERTURBATIONS = 24  # other sets of units to try
@@ -331,9 +331,9 @@ def polish(state: SearchState, write: Callable[[], PrunedForest | None]) -> Iter
             return
         verdict = ask(state, pruned, Proposal(state.best.support))
         assert verdict is not None
-        if verdict.is_proved:
+        if verdict.counterexamples is None:
             state.best.prefer(pruned, verdict.proofs)
             return
-        if state.learn(pruned, verdict) == 0:
+        if state.learn(pruned, verdict.counterexamples, verdict.by_proof) == 0:
             return
     yield from ()

@@ -30,20 +30,15 @@ class Verdict:
     ----------
     proofs : tuple of Proof
         One for every question, if there is no counterexample.
-    counterexamples : States
-        Points that the model misclassifies; none if it is proved.
+    counterexamples : States or None
+        Points that the model misclassifies; None if it is proved.
     by_proof : bool
         Whether a complete method found them: then their surroundings are searched too.
     """
 
-    proofs: tuple[Proof, ...]
-    counterexamples: States
+    proofs: tuple[Proof, ...] = ()
+    counterexamples: States | None = None
     by_proof: bool = False
-
-    @property
-    def is_proved(self) -> bool:
-        """Whether every question was proved."""
-        return len(self.counterexamples) == 0
 
 
 class Oracle:
@@ -67,8 +62,8 @@ class Oracle:
         require_answers(proofs, budget)
         found = [proof.states for proof in proofs if proof.states is not None]
         if found:
-            return Verdict((), np.stack(found), by_proof=True)
-        return Verdict(tuple(proofs), self._nothing())
+            return Verdict(counterexamples=np.stack(found), by_proof=True)
+        return Verdict(tuple(proofs))
 
     def prove_near(self, pruned: PrunedForest, budget: Budget) -> Verdict | None:
         """The first proof by the difference to the original alone; None if it does not end."""
@@ -76,7 +71,7 @@ class Oracle:
         settings = first_settings(self.problem)
         effort = budget.effort.proof_effort
         proofs = self.prover.prove_near(pruned, questions, settings, budget, effort)
-        return Verdict(tuple(proofs), self._nothing()) if len(proofs) == len(questions) else None
+        return Verdict(tuple(proofs)) if len(proofs) == len(questions) else None
 
     def climb(self, pruned: PrunedForest, constraints: Constraints, budget: Budget) -> States:
         """Counterexamples near the points that the pruned model decides most narrowly."""
@@ -92,6 +87,3 @@ class Oracle:
         points = constraints.states[np.concatenate(starts)]
         leaf_int = problem.pruned_leaves_int(pruned)
         return climb(self.moves, points, asked, leaf_int, needed, budget)
-
-    def _nothing(self) -> States:
-        return np.zeros((0, self.problem.space.n_features), dtype=np.int32)

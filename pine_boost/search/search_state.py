@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,14 @@ import numpy.typing as npt
 
 from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfTime, Step, StopReason
 from pine_boost.model.forest import PrunedForest
+from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import Constraints, distinct_fit_rows
 from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.local_search import boundary_walks, wander
 from pine_boost.search.lp import WeightProgram, Weights
 from pine_boost.search.lp_columns import Columns, Support, build_columns
-from pine_boost.search.oracle import Oracle, Verdict
+from pine_boost.search.oracle import Oracle
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import Incumbent
 
@@ -72,8 +74,13 @@ class Task:
     options: SearchOptions = SearchOptions()
 
 
-class ExcludedError(Exception):
-    """No weights on a support keep all rows; raised inside the search only."""
+class ProposalStatus(Enum):
+    """What became of a proposal."""
+
+    PROVED = "proved"
+    EXCLUDED = "no weights on these units keep all rows"
+    UNWRITABLE = "weights exist, but not on the grid"
+    GIVEN_UP = "undecided"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +108,7 @@ class SearchState:
     options: SearchOptions
     ended: set[StopReason] = field(default_factory=set)
     units_budget: Budget | None = None
-    writer: Callable[[SearchState, Support], PrunedForest | None] | None = None
+    writer: Callable[[SearchState, Support], PrunedForest | ProposalStatus] | None = None
     _steps: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _walked: list[bool] = field(default_factory=list)
 
@@ -125,17 +132,14 @@ class SearchState:
         if self.is_over:
             raise OutOfTime
 
-    def write(self, support: Support) -> PrunedForest | None:
-        """A model on the grid with the units of a support, or None if rounding breaks a row.
-
-        Raises `ExcludedError` if no weights on the support keep all rows.
-        """
+    def write(self, support: Support) -> PrunedForest | ProposalStatus:
+        """A model on the grid with the units of a support, or why there is none."""
         if self.writer is not None:
             return self.writer(self, support)
         weights = self.pruner.solve(support)
         if weights is None:
-            raise ExcludedError
-        return self.round(self.columns, self.constraints.program, support, weights)
+            return ProposalStatus.EXCLUDED
+        return self.round(self.columns, self.constraints.program, support, weights) or ProposalStatus.UNWRITABLE
 
     def round(
         self, columns: Columns, program: WeightProgram, support: Support, weights: Weights
@@ -152,15 +156,15 @@ class SearchState:
         pruned = to_grid(self.problem, columns, weights, self.constraints.fit, scale=scale)
         return None if pruned is None or self.constraints.loses(pruned) else pruned
 
-    def learn(self, pruned: PrunedForest, verdict: Verdict) -> int:
+    def learn(self, pruned: PrunedForest, counterexamples: States, by_proof: bool) -> int:
         """Add counterexamples and, if a proof found them, points around them; how many were new."""
-        n_new = self.constraints.add(verdict.counterexamples)
+        n_new = self.constraints.add(counterexamples)
         self.constraints.program.lp.work += _WORK_PER_ROUND * self.columns.n_columns**2
-        if verdict.by_proof:
+        if by_proof:
             self.constraints.add(self.oracle.climb(pruned, self.constraints, self.budget))
         self.walk()
-        if verdict.by_proof:
-            self._walk_from(verdict.counterexamples)
+        if by_proof:
+            self._walk_from(counterexamples)
         return n_new
 
     def walk(self) -> None:

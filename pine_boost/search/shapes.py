@@ -30,7 +30,7 @@ from pine_boost.search.lp import (
     build_program,
 )
 from pine_boost.search.lp_columns import Columns, Support, renamed
-from pine_boost.search.search_state import ExcludedError, SearchState
+from pine_boost.search.search_state import ProposalStatus, SearchState
 
 Kept = BoolArray  # which splits stay
 # How often small ranges are made more expensive, so that more vanish, and whether remaining splits
@@ -227,20 +227,17 @@ class Collapser:
         self._program = RangeProgram(state.constraints.program, splits)
         self._shape: CollapsedTrees | None = None
 
-    def write(self, state: SearchState, kept: Kept) -> PrunedForest | None:
-        """A model with these splits on the grid, or None if rounding breaks a row.
-
-        Raises `ExcludedError` if no leaf values keep all rows.
-        """
+    def write(self, state: SearchState, kept: Kept) -> PrunedForest | ProposalStatus:
+        """A model with these splits on the grid, or why there is none."""
         shape = self._shape_of(state, kept)
         try:
             weights = shape.solve(state, self._program.active)
         except UnsolvedProgramError:  # other shapes may do
-            return None
+            return ProposalStatus.UNWRITABLE
         if weights is None:
-            raise ExcludedError
+            return ProposalStatus.EXCLUDED
         pruned = state.round(shape.columns, shape.program, shape.support, weights)
-        return None if pruned is None else self.splits.collapse(pruned, kept)
+        return ProposalStatus.UNWRITABLE if pruned is None else self.splits.collapse(pruned, kept)
 
     def write_near(self, state: SearchState, kept: Kept) -> PrunedForest | None:
         """The same with values close to the original's, or None."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
 
 import numpy as np
@@ -17,21 +16,12 @@ from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.search.lower_bound import small_cover
 from pine_boost.search.lp import Weights
 from pine_boost.search.lp_columns import Support
-from pine_boost.search.search_state import SearchState
+from pine_boost.search.search_state import ProposalStatus, SearchState
 
 # Most searches end within fewer rounds of cuts, and perturbations mostly succeed within as many:
 # FICO 40x3 19 -> 18 trees after 20 of them, 18 -> 17 after 144.
 _FIRST_PERTURBATION = 40
 _MOST_PERTURBATIONS = 200
-
-
-class ProposalStatus(Enum):
-    """What became of a proposal."""
-
-    PROVED = "proved"
-    EXCLUDED = "no weights on these units keep all rows"
-    UNWRITABLE = "weights exist, but not on the grid"
-    GIVEN_UP = "undecided"
 
 
 @dataclass(eq=False)
@@ -200,29 +190,6 @@ _TRIALS = 12
 _LARGEST = 5 * 10**6  # leaves times features: in more, which leaves the region reaches takes long
 
 
-@dataclass(frozen=True, eq=False)
-class Ranges:
-    """What the units can add on inputs of the region, in margins.
-
-    Attributes
-    ----------
-    highest : float64 (n_units, n_questions)
-        The most that a unit adds to a question's side.
-    middle : float64 (n_units, n_outputs)
-        The constant that replaces a unit best; 0 if a model carries no constants.
-    room : float64 (n_questions,)
-        How far the original is beyond its cut at least.
-    """
-
-    highest: FloatArray
-    middle: FloatArray
-    room: FloatArray
-
-    def excess(self, state: SearchState) -> FloatArray:
-        """How much of each question's room a unit takes when a constant replaces it."""
-        return np.asarray(self.highest - state.problem.sides(self.middle))
-
-
 def near_models(state: SearchState) -> Iterator[Proposal]:
     """Drop the units that contribute least, as many as can be proved to change nothing.
 
@@ -235,14 +202,13 @@ def near_models(state: SearchState) -> Iterator[Proposal]:
     whole = state.budget
     effort = replace(state.effort, proof_effort=_EFFORT)
     budget = whole.part("light trees").with_effort(effort)
-    ranges = unit_ranges(state)
-    order, n_light = lightest_units(state, ranges)
+    order, n_light, middle = lightest_units(state)
     proved, refused = 0, n_units
     n_dropped = max(1, n_light)
     for _ in range(_TRIALS):
         if refused - proved <= 1 or budget.is_over:
             break
-        model = _without(state, order[:n_dropped], ranges.middle)
+        model = _without(state, order[:n_dropped], middle)
         outcome = ProposalStatus.UNWRITABLE
         if model is not None:
             proposal = Proposal(state.columns.kept_units(model), model=model, budget=budget)
@@ -259,16 +225,13 @@ def near_models(state: SearchState) -> Iterator[Proposal]:
         state.prove_twice(whole.with_effort(replace(state.effort, proof_effort=2 * _EFFORT)))
 
 
-def lightest_units(state: SearchState, ranges: Ranges) -> tuple[IntArray, int]:
-    """Units from the lightest on, and how many can go by their ranges alone."""
-    excess = ranges.excess(state)
-    order = np.argsort((excess / ranges.room).max(axis=1), kind="stable")
-    fits = (np.cumsum(excess[order], axis=0) < ranges.room).all(axis=1)
-    return order, len(order) - 1 if fits.all() else int(np.argmin(fits))
+def lightest_units(state: SearchState) -> tuple[IntArray, int, FloatArray]:
+    """Units from the lightest on, how many can go by their ranges alone, and the constant that replaces each best.
 
-
-def unit_ranges(state: SearchState) -> Ranges:
-    """Ranges over the leaves that the region, or a fit row beside it, can reach."""
+    A range is what a unit can add over the leaves that the region, or a fit row beside it, can reach. The constants are
+    (n_units, n_outputs), 0 if a model carries none. A unit that its constant replaces takes the excess of its range
+    over the constant's side from the room that the original has beyond its cut, question by question.
+    """
     problem, columns = state.problem, state.columns
     trees = problem.trees
     reached = np.ones(trees.n_leaves, dtype=bool)
@@ -287,10 +250,13 @@ def unit_ranges(state: SearchState) -> Ranges:
         for output in range(problem.forest.n_outputs):
             value = columns.value[:, output]
             middle[:, output] = (largest(value) - largest(-value)) / 2
-    highest = [largest(question.side(columns.value)) for question in problem.questions]
+    highest = np.stack([largest(question.side(columns.value)) for question in problem.questions], axis=1)
     cuts = [float(question.cut_side(problem.forest.decision)) for question in problem.questions]
     room = np.ldexp(problem.least.astype(np.float64), -problem.scale) - cuts
-    return Ranges(np.stack(highest, axis=1), middle, room)
+    excess = highest - problem.sides(middle)
+    order = np.argsort((excess / room).max(axis=1), kind="stable")
+    fits = (np.cumsum(excess[order], axis=0) < room).all(axis=1)
+    return order, len(order) - 1 if fits.all() else int(np.argmin(fits)), middle
 
 
 def _without(state: SearchState, dropped: IntArray, middle: FloatArray) -> PrunedForest | None:

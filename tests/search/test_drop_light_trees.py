@@ -287,7 +287,7 @@ def test_values_of_trees_alone() -> None:
 
 def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[SearchState] = []
-    monkeypatch.setattr(strategies, "unit_ranges", asked.append)
+    monkeypatch.setattr(strategies, "lightest_units", asked.append)
     small = _near(0, 0.0)
     small.search()
     assert asked == []

@@ -15,8 +15,8 @@ from pine_boost.search import algorithm, strategies
 from pine_boost.search.lower_bound import small_cover
 from pine_boost.search.lp_columns import Support
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.search_state import SearchState
-from pine_boost.search.strategies import Proposal, ProposalStatus
+from pine_boost.search.search_state import ProposalStatus, SearchState
+from pine_boost.search.strategies import Proposal
 from tests.support.bruteforce import (
     CLEAR,
     NOTHING,
