@@ -71,14 +71,12 @@ def build_prune_result(
     region: Region,
     problem: Problem | None,
     found: SearchResult,
+    options: Options,
     *,
-    objective: str,
-    unit: str,
     same: PruneResult | None = None,
     rows: Callable[[], NativeRows] | None = None,
     cal: KnownStates | None = None,
     budget: Budget | None = None,
-    n_jobs: int = 1,
     made: Mapping[str, Any] = MappingProxyType({}),
     reason: str = "",
 ) -> PruneResult:
@@ -89,12 +87,12 @@ def build_prune_result(
     parsed, region, found
     problem : Problem or None
         None if there was no search.
-    objective, unit : str
+    options : Options
     same : PruneResult, optional
         A result for which this same model was already exported and replayed.
     rows : callable, optional
         Returns the rows on which both native models are compared; called only if there are two.
-    cal, budget, n_jobs
+    cal, budget
         Calibration rows; with them a serving margin is searched for if one is needed.
     made : mapping
         The output of `made_with`.
@@ -110,12 +108,12 @@ def build_prune_result(
             pruned_model = read_model(native, threshold=parsed.forest.decision.thresholds or None)
         except PineBoostError as error:  # this library cannot store these weights exactly
             reason = f"The pruned model cannot be written exactly: {error}"
-            found = found.without_model(count_units(parsed.forest, unit), StopReason.REFUSED)
+            found = found.without_model(count_units(parsed.forest, options.unit), StopReason.REFUSED)
             native = parsed.native
     if found.pruned is None:
         if _is_proved(found) and found.remaining is not None:
             native, pruned_model = _lossless(parsed, found.remaining)
-        if unit == "leaf":
+        if options.unit == "leaf":
             found = replace(found, n_kept=pruned_model.forest.n_leaves)
         if native is None:
             native = original_bytes(parsed)
@@ -125,10 +123,10 @@ def build_prune_result(
         if rows is not None and same is None:
             replay(parsed, pruned_model, region, problem, found.pruned, points, rows())
         if region.delta is not None and cal is not None and budget is not None:
-            margin = find_margin(problem, found.pruned, points, budget, n_jobs)
+            margin = find_margin(problem, found.pruned, points, budget, options.n_workers)
             if margin is not None:
                 serving = serving_margin(margin, found.pruned.grid, region, pruned_model.forest, cal)
-    certificate = _certificate(parsed, pruned_model, region, problem, found, objective, unit, serving, made, reason)
+    certificate = _certificate(parsed, pruned_model, region, problem, found, options, serving, made, reason)
     return PruneResult(
         model=native,
         certificate=certificate,
@@ -179,8 +177,7 @@ def without_search(
         every_input(parsed.forest, options.domain, alpha),
         None,
         found,
-        objective=options.objective,
-        unit=options.unit,
+        options,
         made=made,
         reason=unsearched_reason(is_late),
     )
@@ -192,8 +189,7 @@ def _certificate(
     region: Region,
     problem: Problem | None,
     found: SearchResult,
-    objective: str,
-    unit: str,
+    options: Options,
     serving: ServingMargin | None,
     made: Mapping[str, Any],
     reason: str,
@@ -228,9 +224,9 @@ def _certificate(
         leaves_before=forest.n_leaves,
         # constants added by an exporter are not counted
         leaves_after=pruned_model.forest.n_leaves if pruned is None else leaf_count(pruned),
-        unit=unit,
-        objective=objective,
-        units_before=count_units(forest, unit),
+        unit=options.unit,
+        objective=options.objective,
+        units_before=count_units(forest, options.unit),
         units_kept=found.n_kept,
         lower_bound=found.lower_bound if has_bound else 1,
         optimal=has_bound and found.stopped is StopReason.OPTIMAL,

@@ -23,12 +23,13 @@ from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.progress import note, say, shown
 from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.enumeration import is_listable
+from pine_boost.proof.problem import Problem
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import choose_indifference
 from pine_boost.search.driver import search_booster
-from pine_boost.search.search_state import SearchOptions, Task
+from pine_boost.search.search_state import Task
 from pine_boost.tables.native import split_tables
 
 
@@ -150,11 +151,10 @@ def prune_booster(
     """
     options = given(Options, locals())
     budget = Budget.of(time_limit, callback=callback)
-    outer, parsed = open_model(model, options, trust_pickle)
+    outer, parsed, options = open_model(model, options, trust_pickle)
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, options.asks_for_everything
     )
-    how = search_options(options, parsed)
     with shown(options.verbose, time_limit, callback) as report_progress:
         try:
             say(report_progress, "fitting the region")
@@ -162,10 +162,11 @@ def prune_booster(
             if options.verbose is not False and (expected := _expectation(parsed, fitted, options)):
                 note(report_progress, expected)
             budget = replace(budget, callback=report_progress)
-            chosen = choose_indifference(parsed.forest, fitted, alpha, budget, how)
+            chosen = choose_indifference(parsed.forest, fitted, alpha, budget, options)
             budget = chosen.search_budget(budget)
             part = budget.until(1.0 if chosen.region.delta is None else SHARES["search"])
-            found = search_booster(Task(chosen.problem, fitted.fit_states, how), part, chosen.points)
+            task = search_task(chosen.problem, fitted, options, parsed)
+            found = search_booster(task, part, chosen.points)
             chosen, found = chosen.weigh(chosen.note_interruption(found), fitted.region, unit)
         except (OutOfTime, KeyboardInterrupt) as end:  # before the search began
             original = without_search(parsed, options, alpha, end, made_with(outer.inner, options))
@@ -176,12 +177,10 @@ def prune_booster(
             chosen.region,
             chosen.problem,
             found,
-            objective=objective,
-            unit=unit,
+            options,
             rows=lambda: native_rows(parsed, fitted, X_fit),
             cal=fitted.cal_rows,
             budget=budget,
-            n_jobs=options.n_workers,
             made=made_with(outer.inner, options, chosen.choice),
         )
     return cast(PruneResult, outer.rewrap(result, X_fit))
@@ -196,8 +195,8 @@ def _expectation(parsed: Model, fitted: FittedRegion, options: Options) -> str:
     return expectation_of(*size, options.alpha, options.indifference)
 
 
-def open_model(model: Any, options: Options, trust_pickle: bool = False) -> tuple[Wrapper, Model]:
-    """The wrapper around the ensemble, if any, and the ensemble, parsed and tried natively.
+def open_model(model: Any, options: Options, trust_pickle: bool = False) -> tuple[Wrapper, Model, Options]:
+    """The wrapper around the ensemble, if any, and the ensemble, parsed and tried natively; and what is refitted in it.
 
     Raises before any table is read if the model cannot be searched.
     """
@@ -207,20 +206,13 @@ def open_model(model: Any, options: Options, trust_pickle: bool = False) -> tupl
     require_size(parsed.forest)
     if options.asks_for_leaves:
         require_free_leaves(parsed)
-    return outer, parsed
+    return outer, parsed, replace(options, reweight=options.reweight_of(has_free_leaves(parsed)))
 
 
-def search_options(options: Options, model: Model) -> SearchOptions:
-    """The options of the search: the user's, and the monotone constraints of the model."""
-    reweight = options.reweight_of(has_free_leaves(model))
-    return SearchOptions(
-        options.objective,
-        options.unit,
-        options.n_workers,
-        options.random_state,
-        reweight,
-        traits_of(model.forest.library).monotone(model) if reweight == "leaf" else (),
-    )
+def search_task(problem: Problem, fitted: FittedRegion, options: Options, model: Model) -> Task:
+    """What to search; the monotone constraints of the model hold for leaf values of its own."""
+    monotone = traits_of(model.forest.library).monotone(model) if options.reweight == "leaf" else ()
+    return Task(problem, fitted.fit_states, options, monotone)
 
 
 def has_free_leaves(model: Model) -> bool:

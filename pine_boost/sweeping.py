@@ -18,7 +18,7 @@ from pine_boost.plots import given_or_new
 from pine_boost.progress import say, shown
 from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.problem import Problem, restated
-from pine_boost.prune import open_model, search_options
+from pine_boost.prune import open_model, search_task
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.region.isolation_forest import enclosing
@@ -257,10 +257,9 @@ def sweep(
     grid = read_alphas(ALPHAS if alphas is None else alphas)
     options = given(Options, {**locals(), "alpha": max(grid)})
     budget = Budget.of(time_limit)
-    outer, parsed = open_model(model, options, trust_pickle)
+    outer, parsed, options = open_model(model, options, trust_pickle)
     is_whole = options.asks_for_everything
     X_fit, X_cal = split_tables(parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole)
-    how = search_options(options, parsed)
     middle = grid[len(grid) // 2]  # fixed before X_cal is read, which must not influence the choice
     with shown(options.verbose, time_limit, callback) as report_progress:
         try:
@@ -268,7 +267,7 @@ def sweep(
             fitted = fit_with_states(parsed.forest, X_fit, X_cal, options, budget=budget, spent=spent)
             if options.indifference == "auto":
                 say(report_progress, CHOOSING)
-            chosen = choose_indifference(parsed.forest, fitted, middle, budget, how)
+            chosen = choose_indifference(parsed.forest, fitted, middle, budget, options)
         except (OutOfTime, KeyboardInterrupt) as end:
             made = build_result.made_with(outer.inner, options)
             late = [build_result.without_search(parsed, options, alpha, end, made) for alpha in grid]
@@ -277,7 +276,7 @@ def sweep(
             grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
         left = chosen.search_budget(budget)
         made = build_result.made_with(outer.inner, options, chosen.choice)
-        task = Task(chosen.problem, fitted.fit_states, how)
+        task = search_task(chosen.problem, fitted, options, parsed)
         plan = SweepPlan(task, chosen.region, grid, left, report_progress)
         answers = (_weigh(chosen, fitted.region, answer, unit) for answer in search_alphas(plan))
         results = list(_build_results(parsed, plan, answers, fitted, X_fit, made))
@@ -304,7 +303,6 @@ def _build_results(
     """Build one result per alpha, replayed natively; a model that answers several alphas is exported once."""
     before: SearchResult | None = None
     result: PruneResult | None = None
-    how = plan.whole.options
 
     @cache
     def rows() -> build_result.NativeRows:
@@ -319,13 +317,11 @@ def _build_results(
                 region,
                 problem,
                 found,
-                objective=how.objective,
-                unit=how.unit,
+                plan.whole.options,
                 same=same,
                 rows=rows,
                 cal=fitted.cal_rows,
                 budget=plan.budget.part("serving margin"),
-                n_jobs=how.n_jobs,
                 made=made,
             )
         yield result

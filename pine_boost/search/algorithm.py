@@ -116,7 +116,7 @@ def run(state: SearchState, proposed: Iterator[Proposal]) -> None:
 
 def proposals(state: SearchState, known: Known) -> Iterator[Proposal]:
     """What to try, in order: fast answers first, then the exact search for the fewest units."""
-    objective, start = state.options.objective, known.start
+    objective, start = state.task.options.objective, known.start
     if start is None:
         state.constraints.add_nearest_fit_rows(state.budget)
     if known.points is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pine_boost.budget import CHOOSING, SECONDS, Budget, Effort, Step, StopReason
 from pine_boost.model.forest import Forest, count_units
 from pine_boost.model.states import States
-from pine_boost.options import WORTH
+from pine_boost.options import WORTH, Options
 from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.region.fitting import FittedRegion
 from pine_boost.region.region import Region
@@ -19,7 +19,7 @@ from pine_boost.region.region_ladder import FitEvidence, build_ladder
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Known, proposals, run
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, SearchState, Task, build_state
+from pine_boost.search.search_state import SearchState, Task, build_state
 from pine_boost.search.strategies import lightest_units
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without indifference comes last: it can be slow
@@ -90,9 +90,7 @@ class Chosen:
         return Chosen(plain, problem, replace(self.choice, is_worth_it=False)), found
 
 
-def choose_indifference(
-    forest: Forest, fitted: FittedRegion, alpha: float, budget: Budget, options: SearchOptions
-) -> Chosen:
+def choose_indifference(forest: Forest, fitted: FittedRegion, alpha: float, budget: Budget, options: Options) -> Chosen:
     """The region as fitted or, for ``indifference="auto"``, with the best share for undecided inputs."""
     region = fitted.region
     problem = build_problem(forest, region.space, region.tables, delta=region.delta or 0.0)

@@ -92,8 +92,7 @@ def _walk(state: SearchState) -> None:
     most = MOST_CELLS // (n_sides * state.columns.n_columns)
     for number in range(1, 1 + _WALKS):
         if len(state.constraints) < most:
-            options = replace(state.options, seed=state.options.seed + number)
-            replace(state, options=options, _walked=[]).walk()
+            replace(state, seed=state.seed + number, _walked=[]).walk()
 
 
 def _proving_twice(state: SearchState) -> Iterator[Proposal]:
@@ -121,7 +120,7 @@ def _shrinking(state: SearchState, collapser: Collapser) -> Iterator[Proposal]:
     n_answers, level = 0, 0
     for _ in range(_REFUTATIONS):
         state.report_progress("leaves")
-        seed = state.options.seed + n_answers if n_answers else None
+        seed = state.seed + n_answers if n_answers else None
         kept = collapser.shrink(state, everything, seed, level=level)
         if kept is None or n_answers >= _ANSWERS:
             return

@@ -46,7 +46,7 @@ def search_stages(task: Task, budget: Budget, points: States | None = None) -> S
     the same limit, until it ends or most of the time is gone.
     """
     known = Known(points=points)
-    if task.options.reweight == "tree":
+    if task.options.reweight != "leaf":
         return search_regions(task, budget, known)
     if task.options.unit == "leaf":
         return search_leaves(task, search_regions(task, budget.part("units before leaves"), known), budget)

@@ -74,10 +74,10 @@ def leaf_state(units: SearchState, support: Support) -> SearchState:
     Walks are not repeated: their points are among those of the search over units.
     """
     problem = units.problem
-    counts_leaves = units.options.unit == "leaf"
+    counts_leaves = units.task.options.unit == "leaf"
     if counts_leaves or problem.trees.n_leaves <= MOST_LEAF_COLUMNS:
         support = np.ones_like(support)
-    columns = leaf_columns(units.columns, problem, support, units.options.monotone)
+    columns = leaf_columns(units.columns, problem, support, units.task.monotone)
     if counts_leaves:
         columns = replace(columns, name="leaf")
     constraints = Constraints(problem, columns, units.constraints.fit)
@@ -135,7 +135,7 @@ def _swapping(state: SearchState) -> Iterator[Proposal]:
         state.budget.check()
         if state.best.smallest.n_kept <= state.best.lower_bound:
             return
-        nearby = yield from perturb(state, nearby, state.options.seed + number)
+        nearby = yield from perturb(state, nearby, state.seed + number)
 
 
 def _missed_least(state: SearchState, support: Support, needed: Support) -> int | None:

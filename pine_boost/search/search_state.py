@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfTime, Step, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
+from pine_boost.options import Options
 from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import Constraints, distinct_fit_rows
 from pine_boost.search.grid_rounding import to_grid
@@ -39,39 +40,26 @@ _FEWER_WALKS = 4  # where the score has trees of its own: a walk takes many time
 _WORK_PER_ROUND = 5
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """What is searched for, and how.
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a search is about: a model in a region, and how to search.
 
     Attributes
     ----------
-    objective : {"l0", "l1"}
-    unit : {"round", "tree", "leaf"}
-    n_jobs : int
-        Threads for the proofs; the result does not depend on it.
-    seed : int
-    reweight : {"tree", "leaf"}
-        Whether the search may go on with leaf values of its own (`leaf_values`).
+    problem : Problem
+    fit_states : (n_rows, n_features)
+        The states of the rows of X_fit.
+    options : Options
+        With ``reweight="leaf"`` the search may go on with leaf values of its own (`leaf_values`).
     monotone : tuple of int or None
         Features with which leaf values must rise (1) or fall (-1); None: those with which every
         tree of the original does.
     """
 
-    objective: str = "l0"
-    unit: str = "round"
-    n_jobs: int = 1
-    seed: int = 0
-    reweight: str = "tree"
-    monotone: tuple[int, ...] | None = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What a search is about: a model in a region, the states of the rows of X_fit, and how to search."""
-
     problem: Problem
     fit_states: npt.NDArray[Any]
-    options: SearchOptions = SearchOptions()
+    options: Options
+    monotone: tuple[int, ...] | None = ()
 
 
 class ProposalStatus(Enum):
@@ -105,7 +93,8 @@ class SearchState:
     oracle: Oracle
     best: Incumbent
     budget: Budget
-    options: SearchOptions
+    task: Task
+    seed: int
     ended: set[StopReason] = field(default_factory=set)
     units_budget: Budget | None = None
     writer: Callable[[SearchState, Support], PrunedForest | ProposalStatus] | None = None
@@ -175,8 +164,7 @@ class SearchState:
         self.report_progress("walks")
         states = self.constraints.fit.states
         inside = states[self.problem.region.contains(states)]
-        seed = self.options.seed
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(self.seed)
         n_walks = self.effort.n_walks
         if self.problem.region.slows_cp_sat:
             n_walks //= _FEWER_WALKS
@@ -185,12 +173,12 @@ class SearchState:
         if len(inside) and not self.in_a_hurry():
             starts = inside[random.integers(0, len(inside), n_walks)]
             n_moves = 4 * len(self.oracle.moves.varying)
-            self._walk_from(wander(self.problem, starts, seed, n_moves, self.budget))
+            self._walk_from(wander(self.problem, starts, self.seed, n_moves, self.budget))
         self.report_progress("rows")
 
     def _walk_from(self, starts: npt.NDArray[Any]) -> None:
         """Add the points that walks to the boundary pass."""
-        passed = boundary_walks(self.oracle.moves, starts, self.options.seed, self.budget)
+        passed = boundary_walks(self.oracle.moves, starts, self.seed, self.budget)
         self.constraints.add(passed, self.budget)
 
     def is_late(self) -> bool:
@@ -223,7 +211,7 @@ class SearchState:
         """Log the step and call the user's callback."""
         best, smallest, bound = self.best.best, self.best.smallest, self.best.lower_bound
         unit, sizes = self.columns.name, [best.n_kept, smallest.n_kept]
-        if self.options.unit == "leaf":
+        if self.task.options.unit == "leaf":
             unit, bound = "leaf", 1
             sizes = [self.best.leaves_of(found) for found in (best, smallest)]
         step = Step(
@@ -261,5 +249,6 @@ def build_state(task: Task, budget: Budget, start: SearchState | None = None) ->
     if start is not None:
         best.bound = start.best.bound
         best.raise_bound(start.best.believed_bound)
-    oracle = Oracle(problem, options.n_jobs)
-    return SearchState(problem, constraints.columns, constraints, pruner, oracle, best, budget, options)
+    oracle = Oracle(problem, options.n_workers)
+    parts = problem, constraints.columns, constraints, pruner, oracle, best
+    return SearchState(*parts, budget, task, options.random_state)

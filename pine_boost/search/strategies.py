@@ -124,7 +124,7 @@ def fewest(state: SearchState) -> Iterator[Proposal]:
         if program.n_solved > last_program or len(passed_over) > effort.passed_over:
             return
         state.report_progress("exact")
-        seed = state.options.seed + round_number
+        seed = state.seed + round_number
         support = _smaller_set(state, passed_over, seed)
         if support is None:
             return

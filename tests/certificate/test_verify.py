@@ -24,6 +24,7 @@ from pine_boost.model.reference import find_leaves
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes
+from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.proof.boxes import branch_and_bound
 from pine_boost.proof.problem import Answer, build_problem
@@ -85,7 +86,7 @@ def test_a_faithful_model_is_verified_over_an_isolation_forest() -> None:
     problem = build_problem(forest, region.space, region.tables)
     # the points of the bound are those of another region, over other states
     search = replace(result.search, bound=None, lower_bound=1)
-    moved = build_prune_result(result.original, region, problem, search, objective="l0", unit="round").certificate
+    moved = build_prune_result(result.original, region, problem, search, Options()).certificate
     found = verify(model, result.model, region, moved)
     assert found.agrees is True
     assert found.proved_twice

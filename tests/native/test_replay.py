@@ -15,6 +15,7 @@ from pine_boost.errors import MissingDependencyError, PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import Model, PrunedForest, tree_units
 from pine_boost.model.rules import SplitKind
+from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.fitting import fit_region
@@ -152,11 +153,11 @@ def test_a_whole_run_on_wrong_integers_certifies_nothing() -> None:
     states = region.states(X[:20])
     effort = Effort(n_walks=0)  # the fewer rows at first, the more the Oracle has to object
     budget = Budget.of(None, effort)
-    found = search(Task(wrong, states), budget)
+    found = search(Task(wrong, states, Options()), budget)
     assert found.pruned is not None
     assert found.rounds > 1
     assert found.points is not None
-    right = search(Task(problem, states), budget)
+    right = search(Task(problem, states, Options()), budget)
     assert right.pruned is not None
     assert right.points is not None
     _replay((parsed, region, problem), right.pruned, right.points)

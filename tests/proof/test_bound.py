@@ -18,6 +18,7 @@ from pine_boost.json_fields import digest_of
 from pine_boost.model.forest import Forest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
+from pine_boost.options import Options
 from pine_boost.proof.bound import Bound, Cut, _need_more, check_bound, exact_rows, hitting_set, minimal_cuts
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import compile_domain
@@ -54,7 +55,7 @@ def test_two_trees_suffice_and_three_are_not_called_the_fewest() -> None:
     problem = build_problem(forest, space, compile_domain(None, space, schema_of(forest)))
     cells = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=np.int32)
     assert problem.settled(cells).all()
-    found = search(Task(problem, cells))
+    found = search(Task(problem, cells, Options()))
     assert found.lower_bound <= 2
     assert found.stopped is not StopReason.OPTIMAL or found.n_kept == 2
 

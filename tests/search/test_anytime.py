@@ -23,7 +23,7 @@ from pine_boost.search.driver import search_leaves, search_stages
 from pine_boost.search.lower_bound import _solve_exactly
 from pine_boost.search.lp import UnsolvedProgramError, WeightProgram
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import Task, build_state
+from pine_boost.search.search_state import build_state
 from pine_boost.search.strategies import first_answers
 from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, XGBOOST
@@ -251,7 +251,7 @@ def test_what_is_built_stops_when_the_time_is_over() -> None:
     proofs = Prover(problem).prove(pruned, list(problem.questions), SETTINGS[:1], OVER)
     assert {proof.answer for proof in proofs} == {Answer.UNKNOWN}
     assert find_undecided(problem, None, OVER) is None
-    found = search(Task(problem, small.fit_states), OVER)
+    found = search(replace(small.task(), problem=problem), OVER)
     assert found.pruned is None
     assert found.stopped is StopReason.TIME
 

@@ -79,7 +79,7 @@ def test_many_small_games() -> None:
             with_domain=bool(rng.integers(2)),
             leaf_grid=[None, 0, 3, 10][rng.integers(4)],
         )
-        result = small.search(seed=seed)
+        result = small.search(random_state=seed)
         check_result(small, result)
         smallest = minimum_columns(small, all_rows(small))
         if smallest is not None:
@@ -229,11 +229,11 @@ def _comparable(result: SearchResult) -> tuple[Any, ...]:
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_same_seed_same_result_for_any_number_of_jobs(n_outputs: int) -> None:
     small = small_problem(5, XGBOOST, n_outputs=n_outputs, n_trees=9, leaf_grid=None)
-    first = small.search(seed=3)
-    again = small.search(seed=3)
-    parallel = small.search(seed=3, n_jobs=2)
+    first = small.search(random_state=3)
+    again = small.search(random_state=3)
+    parallel = small.search(random_state=3, n_jobs=2)
     assert _comparable(first) == _comparable(again) == _comparable(parallel)
-    other = small.search(seed=4)
+    other = small.search(random_state=4)
     assert other.n_kept == first.n_kept  # both optimal
 
 

@@ -23,6 +23,7 @@ from pine_boost.model.forest import FloatArray, Forest, PrunedForest, spread, tr
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.rules import Tie
 from pine_boost.model.states import StateSpace
+from pine_boost.options import Options
 from pine_boost.proof import two_proofs
 from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.problem import Answer, Problem, Proof, build_problem
@@ -32,7 +33,7 @@ from pine_boost.search.algorithm import Known, search
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.oracle import Oracle
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, SearchState, Task, build_state
+from pine_boost.search.search_state import SearchState, Task, build_state
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
 from tests.support.scores import fit_small
@@ -66,8 +67,8 @@ class Small:
         return int(self.tree_unit.max()) + 1
 
     def task(self, **options: Any) -> Task:
-        """What is searched; ``options`` are those of `SearchOptions`."""
-        return Task(self.problem, self.fit_states, SearchOptions(**{"unit": self.unit, **options}))
+        """What is searched; ``options`` are those of `Options`."""
+        return Task(self.problem, self.fit_states, Options(**{"unit": self.unit, **options}))
 
     def search(
         self,
@@ -78,7 +79,7 @@ class Small:
         known: Known | None = None,
         **options: Any,
     ) -> SearchResult:
-        """The whole search; ``options`` are those of `SearchOptions`."""
+        """The whole search; ``options`` are those of `Options`."""
         budget = Budget.of(time_limit, effort, callback)
         return search(self.task(**options), budget, known)
 

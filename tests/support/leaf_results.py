@@ -18,7 +18,7 @@ from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.driver import search_leaves
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, Task
+from pine_boost.search.search_state import Task
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.command_line import words
@@ -38,10 +38,10 @@ def leaves_from_the_original(
     problem = build_problem(parsed.forest, region.space, region.tables)
     n_units = parsed.forest.n_trees if unit == "tree" else int(parsed.forest.tree_round.max()) + 1
     nothing = SearchResult(None, (), n_units, 1, 0, 0, frozenset({StopReason.EFFORT}))
-    options = SearchOptions(unit=unit, reweight="leaf", monotone=monotone)
-    found = search_leaves(Task(problem, region_and_states.fit_states, options), nothing, Budget.of())
+    task = Task(problem, region_and_states.fit_states, Options(unit=unit, reweight="leaf"), monotone)
+    found = search_leaves(task, nothing, Budget.of())
     rows = native_rows(parsed, region_and_states, X[:n])
-    return build_prune_result(parsed, region, problem, found, objective="l0", unit=unit, rows=lambda: rows)
+    return build_prune_result(parsed, region, problem, found, task.options, rows=lambda: rows)
 
 
 def check_native(native: Any, X: np.ndarray, result: PruneResult) -> None:
