@@ -29,7 +29,7 @@ from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import choose_indifference
 from pine_boost.search.driver import search_booster
-from pine_boost.search.search_state import Task
+from pine_boost.search.search_state import SearchTask
 from pine_boost.tables.native import split_tables
 
 
@@ -209,10 +209,10 @@ def open_model(model: Any, options: Options, trust_pickle: bool = False) -> tupl
     return outer, parsed, replace(options, reweight=options.reweight_of(has_free_leaves(parsed)))
 
 
-def search_task(problem: Problem, fitted: FittedRegion, options: Options, model: Model) -> Task:
+def search_task(problem: Problem, fitted: FittedRegion, options: Options, model: Model) -> SearchTask:
     """What to search; the monotone constraints of the model hold for leaf values of its own."""
     monotone = traits_of(model.forest.library).monotone(model) if options.reweight == "leaf" else ()
-    return Task(problem, fitted.fit_states, options, monotone)
+    return SearchTask(problem, fitted.fit_states, options, monotone)
 
 
 def has_free_leaves(model: Model) -> bool:

@@ -29,7 +29,7 @@ from pine_boost.search.choose_indifference import Chosen, choose_indifference
 from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
 from pine_boost.search.driver import search_leaves, search_regions
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchState, Task
+from pine_boost.search.search_state import SearchState, SearchTask
 from pine_boost.tables.native import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -371,14 +371,14 @@ class SweepPlan:
     smaller trees that are searched instead of the original's, if there are any.
     """
 
-    whole: Task
+    whole: SearchTask
     largest: Region
     grid: tuple[float, ...]
     budget: Budget
     callback: Callable[[float, Step], None] | None = None
     trees: DeduplicatedTrees | None = None
 
-    def task_in(self, region: Region) -> Task:
+    def task_in(self, region: Region) -> SearchTask:
         """Return what to search in a region."""
         problem = restated(self.whole.problem, region.tables, region.delta or 0.0)
         return replace(self.whole, problem=problem if self.trees is None else self.trees.of(problem))

@@ -20,7 +20,7 @@ from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.oracle import Verdict
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import ProposalStatus, SearchState, Task, build_state
+from pine_boost.search.search_state import ProposalStatus, SearchState, SearchTask, build_state
 from pine_boost.search.strategies import (
     Proposal,
     eliminations,
@@ -57,7 +57,7 @@ class Known:
     units_budget: Budget | None = None
 
 
-def search(task: Task, budget: Budget | None = None, known: Known | None = None) -> SearchResult:
+def search(task: SearchTask, budget: Budget | None = None, known: Known | None = None) -> SearchResult:
     """Find the smallest model that provably keeps every decided point of the region.
 
     Ctrl-C and the time limit return the best certified model, at worst the original.
@@ -68,7 +68,7 @@ def search(task: Task, budget: Budget | None = None, known: Known | None = None)
     return finish(state, budget)
 
 
-def explore(task: Task, budget: Budget, known: Known | None = None) -> SearchState:
+def explore(task: SearchTask, budget: Budget, known: Known | None = None) -> SearchState:
     """Search until nothing is left to try; what is found is proved once, without a lower bound."""
     known = known or Known()
     state = replace(build_state(task, budget, known.start), units_budget=known.units_budget)

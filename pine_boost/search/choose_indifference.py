@@ -19,7 +19,7 @@ from pine_boost.region.region_ladder import FitEvidence, build_ladder
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Known, proposals, run
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchState, Task, build_state
+from pine_boost.search.search_state import SearchState, SearchTask, build_state
 from pine_boost.search.strategies import lightest_units
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without indifference comes last: it can be slow
@@ -96,14 +96,14 @@ def choose_indifference(forest: Forest, fitted: FittedRegion, alpha: float, budg
     problem = build_problem(forest, region.space, region.tables, delta=region.delta or 0.0)
     if fitted.fit is None or region.score_tables is None or region.tau is None:
         return Chosen(region, problem)
-    task = Task(problem, fitted.fit_states, options)
+    task = SearchTask(problem, fitted.fit_states, options)
     choice = choose_share(task, region.score_tables, fitted.fit, alpha, budget)
     region = fitted.with_toss_ups(choice.share)
     problem = restated(problem, region.tables, region.delta or 0.0)
     return Chosen(region, problem, choice)
 
 
-def choose_share(task: Task, score: ScoreTables, evidence: FitEvidence, alpha: float, budget: Budget) -> Choice:
+def choose_share(task: SearchTask, score: ScoreTables, evidence: FitEvidence, alpha: float, budget: Budget) -> Choice:
     """Search briefly in the region that each share would give if future inputs were like X_fit.
 
     Ties go to the smaller share. Without a time limit the choice is reproducible. With one, if a
@@ -128,7 +128,7 @@ def choose_share(task: Task, score: ScoreTables, evidence: FitEvidence, alpha: f
         tau, delta = expected_region(evidence, share, alpha)
         tables = replace(problem.region, tau=tau, score=score)
         own = replace(part.within(turn), callback=None).with_effort(_EFFORT)
-        state = build_state(Task(restated(problem, tables, delta or 0.0), task.fit_states, options), own)
+        state = build_state(SearchTask(restated(problem, tables, delta or 0.0), task.fit_states, options), own)
         run(state, proposals(state, Known()))
         if StopReason.INTERRUPTED in state.ended:
             return Choice(0.0, (), interrupted=True)

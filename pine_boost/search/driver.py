@@ -21,12 +21,12 @@ from pine_boost.search.collapsing import in_leaves, search_collapsed
 from pine_boost.search.deduplicated_trees import deduplicate_trees
 from pine_boost.search.leaf_values import leaf_state, search_leaf_values, search_leaves_at_once
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import MOST_LEAF_COLUMNS, Task, build_state
+from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchTask, build_state
 
 _STAGE_EFFORT = 20.0  # deterministic seconds of CP-SAT per proof; an easier region has an answer
 
 
-def search_booster(task: Task, budget: Budget, points: States | None = None) -> SearchResult:
+def search_booster(task: SearchTask, budget: Budget, points: States | None = None) -> SearchResult:
     """The whole search; ``points`` are state rows to begin with.
 
     Ctrl-C and the time limit return the best certified model, at worst the original.
@@ -39,7 +39,7 @@ def search_booster(task: Task, budget: Budget, points: States | None = None) -> 
         return trees.restored(task.problem, found, task.options.unit, budget)
 
 
-def search_stages(task: Task, budget: Budget, points: States | None = None) -> SearchResult:
+def search_stages(task: SearchTask, budget: Budget, points: States | None = None) -> SearchResult:
     """Search over whole units, then over leaf values or leaves if the options say so.
 
     Under a time limit the search over units before leaf values is that of ``reweight="tree"`` with
@@ -61,7 +61,9 @@ def search_stages(task: Task, budget: Budget, points: States | None = None) -> S
     return search_leaves(task, finish(state, budget), budget)
 
 
-def search_leaves(task: Task, found: SearchResult, budget: Budget, larger: SearchResult | None = None) -> SearchResult:
+def search_leaves(
+    task: SearchTask, found: SearchResult, budget: Budget, larger: SearchResult | None = None
+) -> SearchResult:
     """Go on with free leaf values from a certified model and the points known, or with fewer leaves.
 
     ``larger`` is the answer for a larger region, whose model holds here too. If no smaller model is
@@ -85,7 +87,7 @@ def search_leaves(task: Task, found: SearchResult, budget: Budget, larger: Searc
     return start.followed_by(finish(state, budget))
 
 
-def search_regions(task: Task, budget: Budget, known: Known) -> SearchResult:
+def search_regions(task: SearchTask, budget: Budget, known: Known) -> SearchResult:
     """`search`, by way of larger regions if the problem has any in which proofs are easier.
 
     A score with trees of its own (Isolation Forest) makes proofs hard: a first model comes from the

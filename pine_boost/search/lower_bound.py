@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -27,7 +27,6 @@ from pine_boost.search.pruner import Pruner
 
 _PER_ROUND = 6  # cuts that are proved before the next hitting set
 _MOST_ATTEMPTS = 5  # at excluding one set
-_Row = tuple[bytes, int]  # states and question
 
 
 def prove_bound(
@@ -41,7 +40,7 @@ def prove_bound(
     if target <= 1:
         return known
     n_units = pruner.n_units
-    proved = _Proved(pruner.constraints, known)
+    proved = _Proved(pruner.constraints, list(pruner.proved))
     smaller: Support | bool | None = False
     try:
         for cut in [cut for cut in pruner.cuts if len(cut) == 1]:
@@ -60,7 +59,11 @@ def prove_bound(
     units = target if smaller is None else min(target, _fewest(proved.units, n_units, budget))
     if known is not None and units <= known.units:
         return known
-    return proved.bound(units) if units > 1 else None
+    if units <= 1:
+        return None
+    bound = proved.bound(units)
+    pruner.proved = tuple(proved.cuts)
+    return bound
 
 
 def _exclude(pruner: Pruner, proved: _Proved, support: Support, seed: int, budget: Budget) -> bool:
@@ -92,49 +95,36 @@ def _fewest(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
     return fewest_units(cuts, n_units, budget)
 
 
+@dataclass(eq=False)
 class _Proved:
-    """Exact cuts; their rows are points and questions, which a bound numbers in the end."""
+    """Exact cuts; their rows are those of the linear program until a bound numbers them."""
 
-    def __init__(self, constraints: Constraints, known: Bound | None) -> None:
-        self.constraints = constraints
-        self.tried: set[Units] = set()
-        self._cuts: list[tuple[Units, list[_Row], tuple[int, ...]]] = []
-        for cut in known.cuts if known is not None else ():
-            assert known is not None
-            rows = [(known.states[row].tobytes(), int(known.questions[row])) for row in cut.rows]
-            self._cuts.append((cut.units, rows, cut.multipliers))
+    constraints: Constraints
+    cuts: list[Cut]
+    tried: set[Units] = field(default_factory=set)
 
     @property
     def units(self) -> list[Units]:
-        return [units for units, *_ in self._cuts]
+        return [cut.units for cut in self.cuts]
 
     def prove(self, cut: Units, speaking: IntArray, budget: Budget) -> None:
         """Try to prove a believed cut from the rows that support it."""
         self.tried.add(cut)
-        constraints = self.constraints
-        support = np.ones(constraints.columns.n_units, dtype=bool)
+        support = np.ones(self.constraints.columns.n_units, dtype=bool)
         support[sorted(cut)] = False
-        found = exclude(constraints, support, speaking, budget)
-        if found is not None and len(found.units) < constraints.columns.n_units:
-            points, questions = constraints.point_of[found.rows], constraints.question_of[found.rows].tolist()
-            rows = [
-                (constraints.states[point].tobytes(), asked) for point, asked in zip(points, questions, strict=True)
-            ]
-            self._cuts.append((found.units, rows, found.multipliers))
+        found = exclude(self.constraints, support, speaking, budget)
+        if found is not None and len(found.units) < len(support):
+            self.cuts.append(found)
 
     def bound(self, units: int) -> Bound:
         """The bound with the cuts that it needs: none that contains another."""
-        proved = {
-            cut: (rows, multipliers) for cut, rows, multipliers in reversed(self._cuts)
-        }  # the first proof of each
-        needed = {cut: proved[cut] for cut in minimal_cuts(list(proved))}
-        position: dict[_Row, int] = {}
-        cuts = [
-            Cut(cut, tuple(position.setdefault(row, len(position)) for row in rows), multipliers)
-            for cut, (rows, multipliers) in needed.items()
-        ]
-        states = np.stack([np.frombuffer(states, dtype=np.int32) for states, _ in position])
-        return Bound(units, states, np.array([question for _, question in position]), tuple(cuts))
+        first = {cut.units: cut for cut in reversed(self.cuts)}  # the first proof of each
+        self.cuts = [first[needed] for needed in minimal_cuts(list(first))]
+        rows = list(dict.fromkeys(row for cut in self.cuts for row in cut.rows))
+        position = {row: number for number, row in enumerate(rows)}
+        numbered = [replace(cut, rows=tuple(position[row] for row in cut.rows)) for cut in self.cuts]
+        of = self.constraints
+        return Bound(units, of.states[of.point_of[rows]], of.question_of[rows], tuple(numbered))
 
 
 # Integer Farkas multipliers: rows added up so that they exclude a set of units. A linear program proposes multipliers
@@ -145,22 +135,13 @@ _MOST_PASSES = 5
 _ITERATIONS = 2000  # of GLOP
 
 
-@dataclass(frozen=True, eq=False)
-class ExactCut:
-    """A cut in exact integers, and the rows of the linear program that it adds up."""
-
-    units: Units
-    rows: IntArray
-    multipliers: tuple[int, ...]
-
-
-def exclude(constraints: Constraints, support: Support, first: IntArray, budget: Budget) -> ExactCut | None:
-    """The best exact cut against a support, or None.
+def exclude(constraints: Constraints, support: Support, first: IntArray, budget: Budget) -> Cut | None:
+    """The best exact cut against a support, or None; its rows are those of the linear program.
 
     ``first`` are the rows of the linear program that exclude the support. Others join as long as
     the cut still contains units of the support.
     """
-    best: ExactCut | None = None
+    best: Cut | None = None
     active = np.unique(first)
     for _ in range(_MOST_PASSES):
         budget.check()
@@ -242,7 +223,7 @@ def _violated(constraints: Constraints, solution: _Solution, active: IntArray) -
 
 def _exact_cut(
     constraints: Constraints, support: Support, chosen: IntArray, dual: FloatArray, budget: Budget
-) -> ExactCut | None:
+) -> Cut | None:
     """What the multipliers prove after rounding to integers."""
     if len(chosen) == 0:
         return None
@@ -255,7 +236,7 @@ def _exact_cut(
         by_leaf=constraints.program.signed,
     )
     scaled = np.rint(np.ldexp(dual / dual.max(), exact.MULTIPLIER_BITS))
-    best: ExactCut | None = None
+    best: Cut | None = None
     for vanishing in _nearly_zero(whole, scaled, support):
         multipliers = _cancel(whole, [int(p) for p in scaled], vanishing, budget)
         units = None if multipliers is None else whole.units(multipliers)
@@ -263,7 +244,7 @@ def _exact_cut(
             continue
         if best is None or len(units) < len(best.units):
             used = [k for k, multiplier in enumerate(multipliers) if multiplier]
-            best = ExactCut(units, chosen[used], tuple(multipliers[k] for k in used))
+            best = Cut(units, tuple(chosen[used].tolist()), tuple(multipliers[k] for k in used))
         if not any(support[unit] for unit in units):
             break
     return best

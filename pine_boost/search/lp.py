@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -101,6 +101,7 @@ class _Row:
         return self.low == -math.inf and self.high == math.inf
 
 
+@dataclass(eq=False)
 class LinearProgram:
     """Minimise or maximise ``cost @ x`` subject to bounds, fixed rows and the rows of a pool.
 
@@ -111,8 +112,8 @@ class LinearProgram:
         May grow between solves.
     maximize : bool
     solver : Solver
-    size : int, optional
-        Columns that count for the iteration limit and for ``work``; all by default.
+    size : int
+        Columns that count for the iteration limit and for ``work``.
     most_iterations : int, optional
     rows_per_pass, most_passes : int
         How many broken rows join at a time, and how often.
@@ -129,34 +130,24 @@ class LinearProgram:
         Iterations times rows and columns so far; `OutOfEffort` is raised beyond ``most_work``.
     """
 
-    def __init__(
-        self,
-        cost: FloatArray,
-        lower: FloatArray,
-        upper: FloatArray,
-        pool: Pool,
-        *,
-        maximize: bool = False,
-        solver: Solver = Solver.WARM_GLOP,
-        size: int | None = None,
-        most_iterations: int | None = None,
-        rows_per_pass: int = 10,
-        most_passes: int = 200,
-        most_active: int | None = None,
-        noise: float = PROGRAM_NOISE,
-    ) -> None:
-        self.pool = pool
-        self.active: list[int] = []
-        self.work, self.most_work = 0.0, math.inf
-        self._cost, self._lower, self._upper = cost, lower, upper
-        self._maximize, self._solver = maximize, solver
-        self._size = len(cost) if size is None else size
-        self._most_iterations = most_iterations
-        self._rows_per_pass, self._most_passes = rows_per_pass, most_passes
-        self._most_active, self._noise = most_active, noise
-        self._fixed: list[_Row] = []
-        self._is_active: BoolArray = np.zeros(0, dtype=bool)
-        self._glop: Any = None  # built when it is needed, and after every reset
+    cost: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    pool: Pool
+    maximize: bool = False
+    solver: Solver = Solver.WARM_GLOP
+    size: int = 0
+    most_iterations: int | None = None
+    rows_per_pass: int = 10
+    most_passes: int = 200
+    most_active: int | None = None
+    noise: float = PROGRAM_NOISE
+    active: list[int] = field(default_factory=list, init=False)
+    work: float = field(default=0.0, init=False)
+    most_work: float = field(default=math.inf, init=False)
+    _fixed: list[_Row] = field(default_factory=list, init=False)
+    _is_active: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool), init=False)
+    _glop: Any = field(default=None, init=False)  # built when it is needed, and after every reset
 
     def add_row(self, columns: Sequence[int], entries: Sequence[float], low: float, high: float = math.inf) -> int:
         """Add a row that always takes part, before the first solve; returns its number."""
@@ -171,13 +162,13 @@ class LinearProgram:
 
     def set_bounds(self, column: int, lower: float, upper: float) -> None:
         """Change the bounds of a variable."""
-        self._lower[column], self._upper[column] = lower, upper
+        self.lower[column], self.upper[column] = lower, upper
         if self._glop is not None:
             self._variables[column].SetBounds(lower, upper)
 
     def set_cost(self, cost: FloatArray) -> None:
         """Change the objective."""
-        self._cost = cost
+        self.cost = cost
         if self._glop is not None:
             objective = self._glop.Objective()
             for variable, entry in zip(self._variables, cost.tolist(), strict=True):
@@ -196,7 +187,7 @@ class LinearProgram:
                         set_entry(variable, entry)
         self.active += indices.tolist()
         self._is_active[indices] = True
-        if self._solver is Solver.HIGHS:  # it builds the program from its rows each time, in their order
+        if self.solver is Solver.HIGHS:  # it builds the program from its rows each time, in their order
             self.active.sort()
 
     def reset(self, active: IntArray) -> None:
@@ -214,12 +205,13 @@ class LinearProgram:
         basis if it reports none.
         """
         self._match_pool()
-        may_retry = self._solver is not Solver.HIGHS
-        for _ in range(self._most_passes):
+        is_highs = self.solver is Solver.HIGHS
+        may_retry = not is_highs
+        for _ in range(self.most_passes):
             budget.check()
             if self.work > self.most_work:
                 raise OutOfEffort
-            solution, is_infeasible = self._run(budget)
+            solution, is_infeasible = self._run_highs(budget) if is_highs else self._run_glop(budget)
             if solution is None:
                 budget.check()  # the solver may have run out of time
                 if not may_retry or (is_infeasible and not is_feasible):
@@ -231,11 +223,11 @@ class LinearProgram:
             if solution.value < at_least:
                 return solution
             slack = self.pool.slack(solution.x)
-            broken = np.flatnonzero((slack < -self._noise) & ~self._is_active)
+            broken = np.flatnonzero((slack < -self.noise) & ~self._is_active)
             if len(broken) == 0:
                 self._keep_tightest(slack)
                 return solution
-            self.join(broken[np.argsort(slack[broken], kind="stable")[: self._rows_per_pass]])
+            self.join(broken[np.argsort(slack[broken], kind="stable")[: self.rows_per_pass]])
         return None
 
     def _match_pool(self) -> None:
@@ -245,34 +237,30 @@ class LinearProgram:
             self._is_active = np.concatenate([self._is_active, fresh])
 
     def _keep_tightest(self, slack: FloatArray) -> None:
-        if self._most_active is None or len(self.active) <= self._most_active:
+        if self.most_active is None or len(self.active) <= self.most_active:
             return
         active = np.array(self.active, dtype=np.int64)
-        self.reset(active[np.argsort(slack[active], kind="stable")[: self._most_active // 2]])
-
-    def _run(self, budget: Budget) -> tuple[Solution | None, bool]:
-        """Solve with the rows that take part; the solution, or whether there is provably none."""
-        run = self._run_highs if self._solver is Solver.HIGHS else self._run_glop
-        return run(budget)
+        self.reset(active[np.argsort(slack[active], kind="stable")[: self.most_active // 2]])
 
     def _run_glop(self, budget: Budget) -> tuple[Solution | None, bool]:
+        """Solve with the rows that take part; the solution, or whether there is provably none."""
         if self._glop is None:
             self._build()
         self._glop.SetTimeLimit(int(min(max(1000 * budget.remaining, 100), 1e9)))
         status = self._glop.Solve()
-        self.work += self._glop.iterations() * (self._size + len(self.active))
+        self.work += self._glop.iterations() * (self.size + len(self.active))
         if status != pywraplp.Solver.OPTIMAL:
             return None, status == pywraplp.Solver.INFEASIBLE
         response = linear_solver_pb2.MPSolutionResponse()
         self._glop.FillSolutionResponseProto(response)
         x = np.array(response.variable_value)
         dual = np.array(response.dual_value)[len(self._fixed) :]
-        return Solution(x, float(self._cost @ x), dual), False
+        return Solution(x, float(self.cost @ x), dual), False
 
     def _build(self) -> None:
         """Load the whole program as one message: a call per entry would take longer."""
-        model = linear_solver_pb2.MPModelProto(maximize=self._maximize)
-        for low, high, cost in zip(self._lower.tolist(), self._upper.tolist(), self._cost.tolist(), strict=True):
+        model = linear_solver_pb2.MPModelProto(maximize=self.maximize)
+        for low, high, cost in zip(self.lower.tolist(), self.upper.tolist(), self.cost.tolist(), strict=True):
             model.variable.add(lower_bound=low, upper_bound=high, objective_coefficient=cost)
         for row in self._fixed:
             high = 0.0 if row.is_unbounded else row.high  # rows without a bound would be left out
@@ -284,8 +272,8 @@ class LinearProgram:
                 lower_bound=low, upper_bound=math.inf, var_index=own, coefficient=[line[index] for index in own]
             )
         self._glop = pywraplp.Solver.CreateSolver("GLOP")
-        most = self._most_iterations or _GLOP_ITERATIONS + 10 * self._size
-        self._glop.SetSolverSpecificParametersAsString(f"{self._solver.value} max_number_of_iterations: {most}")
+        most = self.most_iterations or _GLOP_ITERATIONS + 10 * self.size
+        self._glop.SetSolverSpecificParametersAsString(f"{self.solver.value} max_number_of_iterations: {most}")
         self._glop.LoadModelFromProto(model)
         self._variables, self._constraints = self._glop.variables(), self._glop.constraints()
         for row, constraint in zip(self._fixed, self._constraints, strict=False):
@@ -300,26 +288,26 @@ class LinearProgram:
             (row.columns, [-entry for entry in row.entries], -row.high) for row in self._fixed if row.high < math.inf
         ]
         rows: Any = csr_matrix(lines)
-        rows.resize((rows.shape[0], len(self._cost)))  # a pool need not reach all variables
+        rows.resize((rows.shape[0], len(self.cost)))  # a pool need not reach all variables
         if fixed:
             columns, entries, bounds = zip(*fixed, strict=True)
             starts = np.concatenate([[0], np.cumsum([len(own) for own in columns])])
             matrix = (np.concatenate(entries), np.concatenate(columns).astype(np.int64), starts)
-            rows = vstack([rows, csr_matrix(matrix, shape=(len(fixed), len(self._cost)))])
+            rows = vstack([rows, csr_matrix(matrix, shape=(len(fixed), len(self.cost)))])
             low = np.concatenate([low, bounds])
         result = linprog(
-            -self._cost if self._maximize else self._cost,
+            -self.cost if self.maximize else self.cost,
             A_ub=-rows,
             b_ub=-low,
-            bounds=np.column_stack([self._lower, self._upper]),
+            bounds=np.column_stack([self.lower, self.upper]),
             method="highs",
             options={"maxiter": _HIGHS_ITERATIONS, "time_limit": min(_HIGHS_SECONDS, max(0.1, budget.remaining))},
         )
-        self.work += result.nit * (self._size + len(self.active))
+        self.work += result.nit * (self.size + len(self.active))
         if not result.success:
             return None, result.status == 2
         dual = np.asarray(result.ineqlin.marginals[: len(self.active)])
-        return Solution(result.x, float(self._cost @ result.x), dual), False
+        return Solution(result.x, float(self.cost @ result.x), dual), False
 
 
 _LOGGER = logging.getLogger("pine_boost")

@@ -129,7 +129,7 @@ def build_columns(problem: Problem, unit: str = "round") -> Columns:
 def leaf_columns(columns: Columns, problem: Problem, units: Support, monotone: Directions | None = ()) -> Columns:
     """A column for every leaf of some units, for trees of one output each.
 
-    ``monotone`` as in `Task`.
+    ``monotone`` as in `SearchTask`.
     """
     if monotone is None:
         monotone = kept_directions(problem)

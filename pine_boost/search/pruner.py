@@ -6,18 +6,15 @@ hold for the whole run, since rows only ever grow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.proof.bound import Units
+from pine_boost.proof.bound import Cut, Units
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.lp import Exclusion, Weights
 from pine_boost.search.lp_columns import Support
 
-Cuts = Mapping[Units, IntArray]
 _JOINING = 6  # units that a perturbation adds
 _TRIED = 8  # units of the largest gain that a repair tries
 
@@ -31,15 +28,20 @@ class Pruner:
         At least one unit of each is kept by every pruned model that keeps all rows, as far as
         floats can tell, because of some rows of the linear program; `lower_bound` proves those
         that a bound rests on.
+    proved : tuple of Cut
+        The cuts of the last bound, in exact integers; their rows are those of the linear program.
     """
 
-    def __init__(self, constraints: Constraints, budget: Budget, cuts: Cuts | None = None) -> None:
+    def __init__(self, constraints: Constraints, budget: Budget, earlier: Pruner | None = None) -> None:
         self.constraints, self.budget = constraints, budget
         self.n_units = constraints.columns.n_units
         # No native library predicts without a tree, even where a constant would do.
         everything = frozenset(range(self.n_units))
         self.cuts: dict[Units, IntArray] = {everything: np.zeros(0, dtype=np.int64)}
-        self.cuts.update(cuts or {})
+        self.proved: tuple[Cut, ...] = ()
+        if earlier is not None:  # of a search of the same model in a smaller region
+            self.cuts.update(earlier.cuts)
+            self.proved = earlier.proved
         self._last: tuple[bytes, int, Weights | Exclusion] | None = None
         self._eliminated = -1  # rows of the program at the last elimination
 

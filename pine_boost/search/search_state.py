@@ -41,7 +41,7 @@ _WORK_PER_ROUND = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class SearchTask:
     """What a search is about: a model in a region, and how to search.
 
     Attributes
@@ -93,7 +93,7 @@ class SearchState:
     oracle: Oracle
     best: Incumbent
     budget: Budget
-    task: Task
+    task: SearchTask
     seed: int
     ended: set[StopReason] = field(default_factory=set)
     units_budget: Budget | None = None
@@ -229,7 +229,7 @@ class SearchState:
         self.budget.report_progress(step)
 
 
-def build_state(task: Task, budget: Budget, start: SearchState | None = None) -> SearchState:
+def build_state(task: SearchTask, budget: Budget, start: SearchState | None = None) -> SearchState:
     """The state before the first step: no rows yet, or copies of those of a finished search in a smaller region.
 
     The rows, cuts and bounds of such a search stay true.
@@ -244,7 +244,7 @@ def build_state(task: Task, budget: Budget, start: SearchState | None = None) ->
         constraints = Constraints(problem, columns, fit)
     else:
         constraints = start.constraints.on(problem)
-    pruner = Pruner(constraints, budget, None if start is None else start.pruner.cuts)
+    pruner = Pruner(constraints, budget, None if start is None else start.pruner)
     best = Incumbent(constraints.columns, budget.began)
     if start is not None:
         best.bound = start.best.bound

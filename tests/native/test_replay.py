@@ -22,7 +22,7 @@ from pine_boost.region.fitting import fit_region
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import search
 from pine_boost.search.oracle import Oracle
-from pine_boost.search.search_state import SearchState, Task
+from pine_boost.search.search_state import SearchState, SearchTask
 from tests.support.grids import grid_forest
 from tests.support.native_models import MODELS, built, xgboost
 
@@ -153,11 +153,11 @@ def test_a_whole_run_on_wrong_integers_certifies_nothing() -> None:
     states = region.states(X[:20])
     effort = Effort(n_walks=0)  # the fewer rows at first, the more the Oracle has to object
     budget = Budget.of(None, effort)
-    found = search(Task(wrong, states, Options()), budget)
+    found = search(SearchTask(wrong, states, Options()), budget)
     assert found.pruned is not None
     assert found.rounds > 1
     assert found.points is not None
-    right = search(Task(problem, states, Options()), budget)
+    right = search(SearchTask(problem, states, Options()), budget)
     assert right.pruned is not None
     assert right.points is not None
     _replay((parsed, region, problem), right.pruned, right.points)

@@ -23,7 +23,7 @@ from pine_boost.proof.bound import Bound, Cut, _need_more, check_bound, exact_ro
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.search.algorithm import search
-from pine_boost.search.search_state import Task
+from pine_boost.search.search_state import SearchTask
 from pine_boost.tables.schema import schema_of
 from tests.support.bruteforce import CLEAR, Small, all_rows, game_rows, game_value, minimum_columns, small_problem
 from tests.support.forests import HISTOGRAM, MANNERS, XGBOOST, random_forest
@@ -55,7 +55,7 @@ def test_two_trees_suffice_and_three_are_not_called_the_fewest() -> None:
     problem = build_problem(forest, space, compile_domain(None, space, schema_of(forest)))
     cells = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=np.int32)
     assert problem.settled(cells).all()
-    found = search(Task(problem, cells, Options()))
+    found = search(SearchTask(problem, cells, Options()))
     assert found.lower_bound <= 2
     assert found.stopped is not StopReason.OPTIMAL or found.n_kept == 2
 

@@ -318,7 +318,8 @@ def _set(*units: int) -> Support:
 def test_a_set_that_misses_a_cut_loses() -> None:
     rows = small_problem(0, MANNERS[0], n_trees=4).rows()
     assert not Pruner(rows, FOREVER).misses_a_cut(_set(0))
-    pruner = Pruner(rows, FOREVER, {frozenset([1, 2]): np.zeros(0, dtype=np.int64)})
+    pruner = Pruner(rows, FOREVER)
+    pruner.cuts[frozenset([1, 2])] = np.zeros(0, dtype=np.int64)
     assert pruner.misses_a_cut(_set(0, 3))
     assert not pruner.misses_a_cut(_set(0, 2))
 

@@ -33,7 +33,7 @@ from pine_boost.search.algorithm import Known, search
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.oracle import Oracle
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchState, Task, build_state
+from pine_boost.search.search_state import SearchState, SearchTask, build_state
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
 from tests.support.scores import fit_small
@@ -66,9 +66,9 @@ class Small:
         """How many units the original has."""
         return int(self.tree_unit.max()) + 1
 
-    def task(self, **options: Any) -> Task:
+    def task(self, **options: Any) -> SearchTask:
         """What is searched; ``options`` are those of `Options`."""
-        return Task(self.problem, self.fit_states, Options(**{"unit": self.unit, **options}))
+        return SearchTask(self.problem, self.fit_states, Options(**{"unit": self.unit, **options}))
 
     def search(
         self,

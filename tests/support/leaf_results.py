@@ -18,7 +18,7 @@ from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.driver import search_leaves
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import Task
+from pine_boost.search.search_state import SearchTask
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.command_line import words
@@ -38,7 +38,7 @@ def leaves_from_the_original(
     problem = build_problem(parsed.forest, region.space, region.tables)
     n_units = parsed.forest.n_trees if unit == "tree" else int(parsed.forest.tree_round.max()) + 1
     nothing = SearchResult(None, (), n_units, 1, 0, 0, frozenset({StopReason.EFFORT}))
-    task = Task(problem, region_and_states.fit_states, Options(unit=unit, reweight="leaf"), monotone)
+    task = SearchTask(problem, region_and_states.fit_states, Options(unit=unit, reweight="leaf"), monotone)
     found = search_leaves(task, nothing, Budget.of())
     rows = native_rows(parsed, region_and_states, X[:n])
     return build_prune_result(parsed, region, problem, found, task.options, rows=lambda: rows)
