@@ -25,6 +25,7 @@ from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace, build_space
+from pine_boost.model.trimming import by_level
 
 _CODE_RULES = {
     CategoryRule.EXACT: CodeRule.EXACT,
@@ -112,25 +113,12 @@ def flatten_trees(
 
 def _breadth_first(trees: StateTrees) -> tuple[IntArray, IntArray]:
     """Return new node positions, level by level within each tree with adjacent siblings, and the depths."""
-    root = trees.root.astype(np.int64)
-    position = np.zeros(len(trees.left), dtype=np.int64)
-    depth = np.zeros(trees.n_trees, dtype=np.int64)
-    position[root] = root
-    free = root + 1  # the next free position of each tree
-    level, tree = root, np.arange(trees.n_trees)
-    while True:
-        inner = trees.leaf_of_node[level] < 0
-        level, tree = level[inner], tree[inner]
-        if len(level) == 0:
-            return position, depth
-        depth[tree] += 1
-        first = np.searchsorted(tree, tree)  # tree indices ascend within a level
-        place = free[tree] + 2 * (np.arange(len(tree)) - first)
-        left, right = trees.left[level], trees.right[level]
-        position[left], position[right] = place, place + 1
-        free += 2 * np.bincount(tree, minlength=trees.n_trees)
-        level = np.stack([left, right], axis=1).ravel().astype(np.int64)
-        tree = np.repeat(tree, 2)
+    is_leaf = trees.leaf_of_node >= 0
+    node, tree, level = by_level(trees.root, np.where(is_leaf, -1, trees.left), trees.right)
+    position, depth = np.zeros(len(is_leaf), dtype=np.int64), np.zeros(trees.n_trees, dtype=np.int64)
+    position[node[np.argsort(tree, kind="stable")]] = np.arange(len(node))
+    np.maximum.at(depth, tree, level)
+    return position, depth
 
 
 class _Columns:

@@ -308,21 +308,10 @@ def spread(forest: Forest, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _check_trees(forest: Forest) -> None:
     """Raise unless the arrays form trees; parsers have already checked their files in more detail."""
     n_nodes, n_trees = len(forest.feature), len(forest.tree_offset) - 1
-    lengths = {
-        "threshold": n_nodes,
-        "left": n_nodes,
-        "right": n_nodes,
-        "default_left": n_nodes,
-        "kind": n_nodes,
-        "missing": n_nodes,
-        "set_left": n_nodes,
-        "value": n_nodes,
-        "category_offset": n_nodes + 1,
-        "tree_output": n_trees,
-        "tree_round": n_trees,
-        "tree_bias": n_trees,
-        "intercept": forest.n_outputs,
-    }
+    of_nodes = ("threshold", "left", "right", "default_left", "kind", "missing", "set_left", "value")
+    of_trees = ("tree_output", "tree_round", "tree_bias")
+    lengths = {**dict.fromkeys(of_nodes, n_nodes), **dict.fromkeys(of_trees, n_trees)}
+    lengths |= {"category_offset": n_nodes + 1, "intercept": forest.n_outputs}
     for name, length in lengths.items():
         if len(getattr(forest, name)) != length:
             found = len(getattr(forest, name))

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pine_boost.model.forest import BoolArray, Forest, IntArray
-from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.routing import route, to_bits, walk_states
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.model.trimming import node_levels
+from pine_boost.model.trimming import narrow_from_above, node_levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,48 +78,24 @@ def _doubtful_trees(forest: Forest) -> IntArray:
     parent = np.full(forest.n_nodes, -1)
     parent[forest.left[inner]] = parent[forest.right[inner]] = inner
     low, high = np.full(forest.n_nodes, -np.inf), np.full(forest.n_nodes, np.inf)
-    repeats = np.zeros(forest.n_nodes, dtype=bool)
-    node, below, above = inner, inner, parent[inner]
-    while len(node := node[above >= 0]):
-        below, above = below[above >= 0], above[above >= 0]
-        same = forest.feature[node] == forest.feature[above]
-        repeats[node[same & (forest.kind[node] == SplitKind.CATEGORICAL)]] = True
-        went_left = forest.left[above] == below
-        bounds = forest.threshold[above]
-        ours = node[same & went_left]
-        high[ours] = np.minimum(high[ours], bounds[same & went_left])
-        ours = node[same & ~went_left]
-        low[ours] = np.maximum(low[ours], bounds[same & ~went_left])
-        below, above = above, parent[above]
-    numeric = forest.kind == SplitKind.NUMERIC
-    repeats |= numeric & ~((low < forest.threshold) & (forest.threshold < high))
+    narrow_from_above(parent, forest.left, forest.feature, forest.threshold, inner, low, high)
+    repeats = (forest.kind == SplitKind.CATEGORICAL) & (np.isfinite(low) | np.isfinite(high))
+    repeats |= (forest.kind == SplitKind.NUMERIC) & ~((low < forest.threshold) & (forest.threshold < high))
     return np.unique(forest.node_tree[repeats])
 
 
 def _walk(forest: Forest, space: StateSpace, everything: list[int], walked: IntArray) -> Reach:
     """Find what is reached in some trees if every feature may have the states ``everything``."""
-    trees = route(forest, space)
     alive = np.zeros(forest.n_nodes, dtype=bool)
     category_alive = np.ones(len(forest.category), dtype=bool)
-    is_leaf = (forest.kind == SplitKind.LEAF).tolist()
-    features = forest.feature.tolist()
-    left, right = forest.left.tolist(), forest.right.tolist()
     roots = forest.tree_offset[:-1][walked]
-    stack: list[tuple[int, dict[int, int]]] = [(int(root), {}) for root in roots]
-    while stack:
-        node, allowed = stack.pop()
+    for node, allowed in walk_states(route(forest, space), space.n_states, roots, everything):
         alive[node] = True
-        if is_leaf[node]:
-            continue
-        feature = features[node]
-        here = allowed.get(feature, everything[feature])
-        goes_left = _left_states(trees, node, space.axes[feature].n_states)
         if forest.kind[node] == SplitKind.CATEGORICAL:
+            feature = int(forest.feature[node])
             entries = slice(forest.category_offset[node], forest.category_offset[node + 1])
+            here = allowed.get(feature, everything[feature])
             category_alive[entries] = _possible_codes(forest, space, node, here)
-        for child, states in ((left[node], here & goes_left), (right[node], here & ~goes_left)):
-            if states:
-                stack.append((child, {**allowed, feature: states}))
     return Reach(alive, category_alive)
 
 
@@ -173,16 +149,7 @@ def _possible_states(space: StateSpace, feature: int) -> int:
     axis = space.axes[feature]
     if axis.reachable is None:
         return (1 << axis.n_states) - 1
-    return _to_bits(axis.reachable)
-
-
-def _left_states(trees: StateTrees, node: int, n_states: int) -> int:
-    """Return a bit set: bit s is set if state s of the split's feature goes left."""
-    first, start = int(trees.first_special[node]), int(trees.special_offset[node])
-    bits = (1 << (int(trees.rank[node]) + 1)) - 1
-    if first < n_states:
-        bits |= _to_bits(trees.special_left[start : start + n_states - first]) << first
-    return bits
+    return to_bits(axis.reachable)
 
 
 def _possible_codes(forest: Forest, space: StateSpace, node: int, allowed: int) -> BoolArray:
@@ -192,7 +159,3 @@ def _possible_codes(forest: Forest, space: StateSpace, node: int, allowed: int) 
     assert axis.code_states is not None
     states = axis.code_states[np.searchsorted(axis.codes, forest.categories_of(node))]
     return np.array([bool(allowed >> int(state) & 1) for state in states], dtype=bool)
-
-
-def _to_bits(flags: BoolArray) -> int:
-    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from pine_boost.kernels.leaf_tables import NODE, StateNodes
 from pine_boost.model.forest import BoolArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
-from pine_boost.model.trimming import Subtrees, find_subtrees
+from pine_boost.model.trimming import Subtrees, find_subtrees, narrow_from_above
 
 _CHUNK_CELLS = 4_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30
@@ -113,6 +113,44 @@ class StateTrees:
             start = self.special_offset[node]
             side[first:] = self.special_left[start : start + n_states - first]
         return side
+
+
+def walk_states(
+    trees: StateTrees, n_states: IntArray, roots: IntArray, everything: Sequence[int] | None = None
+) -> Iterator[tuple[int, dict[int, int]]]:
+    """Yield every node below some roots that state rows reach, parents first, with the states that its path leaves.
+
+    States are bit sets, by the features that the path splits on; ``everything`` are the states that rows may have.
+    """
+    if everything is None:
+        everything = [(1 << n) - 1 for n in n_states.tolist()]
+    features, left, right = trees.feature.tolist(), trees.left.tolist(), trees.right.tolist()
+    is_leaf = (trees.leaf_of_node >= 0).tolist()
+    stack: list[tuple[int, dict[int, int]]] = [(root, {}) for root in roots.tolist()]
+    while stack:
+        node, allowed = stack.pop()
+        yield node, allowed
+        if is_leaf[node]:
+            continue
+        feature = features[node]
+        here, to_left = allowed.get(feature, everything[feature]), _left_states(trees, node, int(n_states[feature]))
+        for child, states in ((left[node], here & to_left), (right[node], here & ~to_left)):
+            if states:
+                stack.append((child, {**allowed, feature: states}))
+
+
+def _left_states(trees: StateTrees, node: int, n_states: int) -> int:
+    """Return a bit set: bit s is set if state s of the split's feature goes left."""
+    first, start = int(trees.first_special[node]), int(trees.special_offset[node])
+    bits = (1 << (int(trees.rank[node]) + 1)) - 1
+    if first < n_states:
+        bits |= to_bits(trees.special_left[start : start + n_states - first]) << first
+    return bits
+
+
+def to_bits(flags: BoolArray) -> int:
+    """Return flags as the bits of an integer, the first as the lowest."""
+    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
 def route(forest: Forest, space: StateSpace) -> StateTrees:
@@ -269,7 +307,10 @@ def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
     feature, tree = trees.feature[split], np.searchsorted(trees.root, split, side="right") - 1
     column = tree * n_words + word
 
-    low, high = _interval_above(trees, subtrees, n_intervals)
+    # the first interval of its feature, and one past the last, that the splits above a split leave
+    low, high = np.zeros(len(trees.feature), dtype=np.int64), n_intervals[trees.feature].astype(np.int64)
+    narrow_from_above(subtrees.parent, trees.left, trees.feature, trees.rank + 1, subtrees.inner, low, high)
+    high = np.maximum(low, high)  # nothing is left where two splits above contradict each other
     middle = np.clip(trees.rank + 1, low, high)[split]
     n_own = n_intervals[feature]
     moves = ((low[split], bits_right), (high[split], bits_left), (middle, bits_left | bits_right))
@@ -288,25 +329,6 @@ def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
         place = state * (trees.n_trees * n_words) + column[has]
         np.bitwise_and.at(flat, place, ~np.where(left, bits_right[has], bits_left[has]))
     return LeafMasks(mask, state_offset)
-
-
-def _interval_above(trees: StateTrees, subtrees: Subtrees, n_intervals: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the first interval of its feature, and one past the last, that the splits above a split leave."""
-    low = np.zeros(len(trees.feature), dtype=np.int64)
-    high = n_intervals[trees.feature].astype(np.int64)
-    node = below = subtrees.inner
-    while len(node):
-        above = subtrees.parent[below]
-        node, below, above = node[above >= 0], below[above >= 0], above[above >= 0]
-        same = trees.feature[node] == trees.feature[above]
-        went_left = trees.left[above] == below
-        bound = trees.rank[above] + 1
-        ours = same & went_left
-        high[node[ours]] = np.minimum(high[node[ours]], bound[ours])
-        ours = same & ~went_left
-        low[node[ours]] = np.maximum(low[node[ours]], bound[ours])
-        below = above
-    return low, np.maximum(low, high)  # nothing is left where two splits above contradict each other
 
 
 def _split_words(

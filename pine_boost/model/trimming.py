@@ -123,7 +123,7 @@ def trim(
     left = np.where(ends, -1, place[np.maximum(forest.left, 0)])
     right = np.where(ends, -1, place[np.maximum(forest.right, 0)])
     roots = place[forest.tree_offset[:-1][kept]]
-    node, tree, depth = _by_level(roots, left, right)
+    node, tree, depth = by_level(roots, left, right)
     # a tree in which a node moved up is listed level by level, any other tree in its old order
     moved = np.zeros(len(kept), dtype=bool)
     if instead is not None:
@@ -206,7 +206,9 @@ def pass_down(forest: Forest, nodes: IntArray, values: npt.NDArray[Any], instead
         frontier = below[forest.kind[below] != SplitKind.LEAF]
 
 
-def _by_level(roots: IntArray, left: IntArray, right: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def by_level(
+    roots: npt.NDArray[Any], left: npt.NDArray[Any], right: npt.NDArray[Any]
+) -> tuple[IntArray, IntArray, IntArray]:
     """List nodes level by level with adjacent siblings; also return their tree and depth."""
     node, tree = roots, np.arange(len(roots))
     nodes, trees, depths = [node], [tree], [np.zeros(len(node), dtype=np.int64)]
@@ -305,6 +307,29 @@ def find_subtrees(
 def forest_subtrees(forest: Forest) -> Subtrees:
     """Return the subtrees of a Forest; its leaves are numbered as `routing.route` numbers them."""
     return find_subtrees(forest.tree_offset[:-1], forest.kind == SplitKind.LEAF, forest.left, forest.right)
+
+
+def narrow_from_above(
+    parent: IntArray,
+    left: npt.NDArray[Any],
+    feature: npt.NDArray[Any],
+    bound: npt.NDArray[Any],
+    splits: IntArray,
+    low: npt.NDArray[Any],
+    high: npt.NDArray[Any],
+) -> None:
+    """Raise ``low`` and lower ``high`` of some splits, in place, to the bounds of the splits of their feature above.
+
+    The bound of a split above is an upper one on its left side and a lower one on its right side.
+    """
+    node = below = splits
+    while len(node):
+        above = parent[below]
+        node, below, above = node[above >= 0], below[above >= 0], above[above >= 0]
+        same, went_left = feature[node] == feature[above], left[above] == below
+        for ours, end, nearer in ((same & went_left, high, np.minimum), (same & ~went_left, low, np.maximum)):
+            end[node[ours]] = nearer(end[node[ours]], bound[above[ours]])
+        below = above
 
 
 def node_levels(

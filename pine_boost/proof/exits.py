@@ -123,22 +123,16 @@ def _integer_ranges(forest: Forest) -> tuple[int, IntArray, IntArray]:
     nodes = np.flatnonzero(find_live(forest) & (forest.kind == SplitKind.LEAF))
     first = np.searchsorted(nodes, forest.tree_offset[:-1])
     # multiplying by a power of two is exact, floor and ceil bound from both sides
-    scaled = np.ldexp(forest.value[nodes], scale)
+    scaled = np.ldexp(forest.leaf_vectors()[nodes], scale)
     below, above = np.floor(scaled).astype(np.int64), np.ceil(scaled).astype(np.int64)
     n = forest.n_outputs
     if n == 1:
         return scale, np.minimum.reduceat(below[:, 0], first), np.maximum.reduceat(above[:, 0], first)
     lowest = np.zeros((forest.n_trees, n, n), dtype=np.int64)
     highest = np.zeros((forest.n_trees, n, n), dtype=np.int64)
-    if forest.value.shape[1] == 1:
-        least, most = np.minimum.reduceat(below[:, 0], first), np.maximum.reduceat(above[:, 0], first)
-        for tree, output in enumerate(forest.tree_output):
-            lowest[tree, output, :], highest[tree, output, :] = -most[tree], -least[tree]
-            lowest[tree, :, output], highest[tree, :, output] = least[tree], most[tree]
-    else:
-        for leader in range(n):
-            lowest[:, leader] = np.minimum.reduceat(below - above[:, leader : leader + 1], first, axis=0)
-            highest[:, leader] = np.maximum.reduceat(above - below[:, leader : leader + 1], first, axis=0)
+    for leader in range(n):
+        lowest[:, leader] = np.minimum.reduceat(below - above[:, leader : leader + 1], first, axis=0)
+        highest[:, leader] = np.maximum.reduceat(above - below[:, leader : leader + 1], first, axis=0)
     return scale, lowest, highest
 
 

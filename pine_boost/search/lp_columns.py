@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, tree_units
+from pine_boost.model.routing import walk_states
 from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem, Question
 
@@ -212,47 +213,26 @@ def _neighbours(problem: Problem, features: Iterable[int]) -> list[tuple[int, in
     The paths of two such leaves part at a split of this feature and threshold.
     """
     asked = {int(feature) for feature in features}
-    trees, n_states = problem.trees, problem.space.n_states
+    if not asked:
+        return []
+    trees, axes = problem.trees, problem.space.axes
+    boxes = dict(walk_states(trees, problem.space.n_states, trees.root))
+    below: dict[int, list[int]] = {}
     found = []
-    for root in trees.root.tolist() if asked else ():
-        boxes: dict[int, dict[int, int]] = {root: {}}  # node: states of each feature, as bits
-        order = [root]
-        for node in order:
-            if trees.leaf_of_node[node] >= 0:
-                continue
-            feature = int(trees.feature[node])
-            left = _bits(trees.goes_left(node, int(n_states[feature])))
-            own = boxes[node].get(feature, (1 << int(n_states[feature])) - 1)
-            for child, states in ((trees.left, own & left), (trees.right, own & ~left)):
-                boxes[int(child[node])] = {**boxes[node], feature: states}
-                order.append(int(child[node]))
-        below: dict[int, list[int]] = {}
-        for node in reversed(order):
-            if trees.leaf_of_node[node] >= 0:
-                below[node] = [node]
-                continue
-            lower, upper = below[int(trees.left[node])], below[int(trees.right[node])]
-            below[node] = lower + upper
-            feature, rank = int(trees.feature[node]), int(trees.rank[node])
-            if feature not in asked or rank + 1 >= problem.space.axes[feature].n_intervals:
-                continue
-            lower = [leaf for leaf in lower if boxes[leaf][feature] >> rank & 1]
-            upper = [leaf for leaf in upper if boxes[leaf][feature] >> (rank + 1) & 1]
-            found += [
-                (feature, int(trees.leaf_of_node[low]), int(trees.leaf_of_node[high]))
-                for low in lower
-                for high in upper
-                if _meet(boxes[low], boxes[high], feature)
-            ]
+    for node in reversed(boxes):
+        if trees.leaf_of_node[node] >= 0:
+            below[node] = [node]
+            continue
+        lower, upper = (below.get(int(child[node]), []) for child in (trees.left, trees.right))
+        below[node] = lower + upper
+        feature, rank = int(trees.feature[node]), int(trees.rank[node])
+        if feature not in asked or rank + 1 >= axes[feature].n_intervals:
+            continue
+        found += [
+            (feature, int(trees.leaf_of_node[low]), int(trees.leaf_of_node[high]))
+            for low in lower
+            for high in upper
+            if boxes[low][feature] >> rank & boxes[high][feature] >> (rank + 1) & 1
+            and all(states & boxes[high].get(f, -1) for f, states in boxes[low].items() if f != feature)
+        ]
     return found
-
-
-def _meet(one: dict[int, int], other: dict[int, int], but: int) -> bool:
-    """Whether two boxes share states of every feature but one."""
-    return all(one[f] & other.get(f, -1) for f in one if f != but) and all(
-        states for f, states in other.items() if f != but
-    )
-
-
-def _bits(states: npt.NDArray[np.bool_]) -> int:
-    return int.from_bytes(np.packbits(states, bitorder="little").tobytes(), "little")

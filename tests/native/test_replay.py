@@ -237,7 +237,8 @@ def test_every_point_of_a_proof_is_replayed_in_one_batch(monkeypatch: Any) -> No
 
     def listen(self: Any, pruned: Any, budget: Any) -> Any:
         verdict = prove(self, pruned, budget)
-        reported.update(row.tobytes() for row in verdict.counterexamples)
+        if verdict.counterexamples is not None:
+            reported.update(row.tobytes() for row in verdict.counterexamples)
         return verdict
 
     def watch(problem: Any, schema: Any, models: Any, pruned: Any, states: np.ndarray) -> None:
