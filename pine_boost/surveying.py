@@ -273,6 +273,10 @@ def _accelerated(
     return replace(found, speed_1=at_1, speed_100=at_100, speed_100000=at_100000)
 
 
+def _refused(line: Line, error: PineBoostError) -> Line:
+    return replace(line, note=f"refused: {error}"[:200])
+
+
 def _lossless(original: Line, rows: FloatArray) -> Line:
     from pine_boost.simplification import simplify
 
@@ -280,7 +284,7 @@ def _lossless(original: Line, rows: FloatArray) -> Line:
     try:
         return line.with_model(simplify(line.found).simplified, rows)
     except PineBoostError as error:
-        return replace(line, note=f"refused: {error}"[:200])
+        return _refused(line, error)
 
 
 def _proved(
@@ -292,46 +296,32 @@ def _proved(
     given: Mapping[str, Any],
     budget: Budget,
 ) -> list[Line]:
-    """Proved at a few alphas, and once with inputs near the decision boundary left out; each gets its share of time.
+    """Proved at a few alphas, and last with inputs near the decision boundary left out; each gets its share of time.
 
     The loosest promise is tried first: it is proved soonest.
     """
     from pine_boost.prune import prune_booster
 
-    asked: list[tuple[float, float | str]] = [(a, 0.0) for a in sorted(ALPHAS, reverse=True)]
-    asked.append((_ALPHA_OF_AUTO, AUTO))
-    lines: dict[tuple[float, float | str], Line] = {}
-    for position, (alpha, indifference) in enumerate(asked):
-        extra = {"indifference": indifference} if indifference else {}
-        call = Asked("prune_booster", ("X_fit", "X_cal"), {"alpha": alpha, **extra, **given, "spent": "survey"})
-        line = replace(original, promise=proved_offer(alpha, indifference), call=call, note=_NO_TIME)
-        lines[alpha, indifference] = line
-        part = budget.share(1 / (len(asked) - position))
-        if budget.is_over:
-            continue
+    regions: list[dict[str, Any]] = [{"alpha": alpha} for alpha in ALPHAS]
+    regions = [*reversed(regions), {"alpha": _ALPHA_OF_AUTO, "indifference": AUTO}]
+    lines = []
+    for position, region in enumerate(regions):
+        call = Asked("prune_booster", ("X_fit", "X_cal"), {**region, **given, "spent": "survey"})
+        line = replace(original, promise=proved_offer(**{"indifference": 0.0, **region}), call=call, note=_NO_TIME)
+        seconds = budget.share(1 / (len(regions) - position)).remaining
+        how = {**region, "time_limit": max(seconds, 0.1), "random_state": options.random_state, "verbose": False}
         try:
-            result = prune_booster(
-                original.found,
-                X_fit,
-                X_look,
-                alpha=alpha,
-                indifference=indifference,
-                time_limit=max(part.remaining, 0.1),
-                random_state=options.random_state,
-                callback=budget.callback,
-                verbose=False,
-            )
+            if not budget.is_over:
+                result = prune_booster(original.found, X_fit, X_look, **how, callback=budget.callback)
+                certificate = result.certificate
+                everywhere = certificate.undecided_exists is False and not certificate.narrowed
+                note = "" if result.status == "CERTIFIED" else _NO_TIME
+                is_faithful = region["alpha"] == 0 and everywhere
+                line = line.with_model(result.pruned, rows, note=note, holds_everywhere=is_faithful)
         except PineBoostError as error:
-            lines[alpha, indifference] = replace(line, note=f"refused: {error}"[:200])
-            continue
-        certificate = result.certificate
-        lines[alpha, indifference] = line.with_model(
-            result.pruned,
-            rows,
-            note="" if result.status == "CERTIFIED" else _NO_TIME,
-            holds_everywhere=alpha == 0 and certificate.undecided_exists is False and not certificate.narrowed,
-        )
-    return [*(lines[alpha, 0.0] for alpha in sorted(ALPHAS)), lines[_ALPHA_OF_AUTO, AUTO]]
+            line = _refused(line, error)
+        lines.append(line)
+    return [*reversed(lines[:-1]), lines[-1]]
 
 
 def _compressed(
@@ -340,29 +330,27 @@ def _compressed(
     """One path, tested on the rows that are looked at for each target."""
     extra = {**({} if options.tolerance is None else {"tolerance": options.tolerance}), **given, "spent": "survey"}
     kept = "class" if original.found.forest.decides else "value"
-    lines = {
-        fidelity: replace(
+    lines = [
+        replace(
             original,
             promise=statistic_offer(fidelity, _CONFIDENCE, kept),
             call=Asked("compress_booster", ("X_fit", "X_val"), {"fidelity": fidelity, **extra}),
         )
         for fidelity in FIDELITIES
-    }
+    ]
     if budget.is_over:
-        yield from (replace(line, note="not tested in this time") for line in lines.values())
+        yield from (replace(line, note="not tested in this time") for line in lines)
         return
     try:
         parsed = read_for_compression(original.found, options)
     except PineBoostError as error:
-        yield from (replace(line, note=f"refused: {error}"[:200]) for line in lines.values())
+        yield from (_refused(line, error) for line in lines)
         return
-    goal = Goal(parsed.forest, options.tolerance)
-    task = set_up(goal, WORK, tables.fit, options.random_state, budget)
+    task = set_up(Goal(parsed.forest, options.tolerance), WORK, tables.fit, options.random_state, budget)
     whole = LosslessPart(parsed.forest, parsed.forest)
     n_look = tables.val.n_rows
-    part = budget.until(SHARES["compression path"])
-    path, _ = find_path(task, 1 - min(FIDELITIES), part, parsed.forest)
-    for n_before, (fidelity, line) in enumerate(lines.items()):
+    path, _ = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"]), parsed.forest)
+    for n_before, (fidelity, line) in enumerate(zip(FIDELITIES, lines, strict=True)):
         if allowed(n_look, fidelity, _CONFIDENCE) < 0:
             needed = fewest_rows(fidelity, _CONFIDENCE)
             yield replace(line, note=f"needs {needed} rows, X_look has {n_look}")
