@@ -19,118 +19,85 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region
 
 if TYPE_CHECKING:
-    from pine_boost.accelerate import accelerate_booster
-    from pine_boost.certificate.certificate import Certificate, Status
-    from pine_boost.certificate.verification import Verification
-    from pine_boost.classifier import PineClassifier
-    from pine_boost.committee import CommitteeResult
-    from pine_boost.compress import compress_booster
-    from pine_boost.compression.compress_result import CompressResult
-    from pine_boost.compression.record import CompressionRecord
-    from pine_boost.compression.recount import CompressionVerification, verify_compression
-    from pine_boost.installation import Installation, check_installation
-    from pine_boost.monitoring.recalibration import recalibrate
-    from pine_boost.monitoring.region_monitor import RegionMonitor
-    from pine_boost.parity import ModelComparison, compare_models
-    from pine_boost.prune import prune_booster
-    from pine_boost.result import Evaluation, PruneResult
-    from pine_boost.scoring.accelerate_result import AccelerateResult
-    from pine_boost.scoring.fast_scorer import FastScorer
-    from pine_boost.selection import AlphaSelection, select_alpha
-    from pine_boost.serving.folder import load_scorer
-    from pine_boost.serving.guarded import GuardedModel
-    from pine_boost.simplification import SimplifyResult, simplify
-    from pine_boost.surveying import Survey, load_survey, survey
-    from pine_boost.sweeping import SweepResult, sweep
-    from pine_boost.verifying import verify
-
-__all__ = [
-    "AccelerateResult",
-    "AlphaSelection",
-    "Certificate",
-    "CertificateMismatch",
-    "CommitteeResult",
-    "CompressResult",
-    "CompressionRecord",
-    "CompressionVerification",
-    "Domain",
-    "Evaluation",
-    "FastScorer",
-    "GuardedModel",
-    "HoldoutWarning",
-    "Installation",
-    "InvalidInputError",
-    "MalformedModelError",
-    "MissingDependencyError",
-    "ModelComparison",
-    "OutputError",
-    "PineBoostError",
-    "PineClassifier",
-    "PruneResult",
-    "Region",
-    "RegionError",
-    "RegionMonitor",
-    "SimplifyResult",
-    "Status",
-    "Survey",
-    "SweepResult",
-    "UnsupportedModelError",
-    "Verification",
-    "__version__",
-    "accelerate_booster",
-    "check_installation",
-    "compare_models",
-    "compress_booster",
-    "load_scorer",
-    "load_survey",
-    "prune_booster",
-    "recalibrate",
-    "select_alpha",
-    "simplify",
-    "survey",
-    "sweep",
-    "verify",
-    "verify_compression",
-]
+    from pine_boost.accelerate import accelerate_booster as accelerate_booster
+    from pine_boost.certificate.certificate import Certificate as Certificate
+    from pine_boost.certificate.certificate import Status as Status
+    from pine_boost.certificate.verification import Verification as Verification
+    from pine_boost.classifier import PineClassifier as PineClassifier
+    from pine_boost.committee import CommitteeResult as CommitteeResult
+    from pine_boost.compress import compress_booster as compress_booster
+    from pine_boost.compression.compress_result import CompressResult as CompressResult
+    from pine_boost.compression.record import CompressionRecord as CompressionRecord
+    from pine_boost.compression.recount import CompressionVerification as CompressionVerification
+    from pine_boost.compression.recount import verify_compression as verify_compression
+    from pine_boost.installation import Installation as Installation
+    from pine_boost.installation import check_installation as check_installation
+    from pine_boost.monitoring.recalibration import recalibrate as recalibrate
+    from pine_boost.monitoring.region_monitor import RegionMonitor as RegionMonitor
+    from pine_boost.parity import ModelComparison as ModelComparison
+    from pine_boost.parity import compare_models as compare_models
+    from pine_boost.prune import prune_booster as prune_booster
+    from pine_boost.result import Evaluation as Evaluation
+    from pine_boost.result import PruneResult as PruneResult
+    from pine_boost.scoring.accelerate_result import AccelerateResult as AccelerateResult
+    from pine_boost.scoring.fast_scorer import FastScorer as FastScorer
+    from pine_boost.selection import AlphaSelection as AlphaSelection
+    from pine_boost.selection import select_alpha as select_alpha
+    from pine_boost.serving.folder import load_scorer as load_scorer
+    from pine_boost.serving.guarded import GuardedModel as GuardedModel
+    from pine_boost.simplification import SimplifyResult as SimplifyResult
+    from pine_boost.simplification import simplify as simplify
+    from pine_boost.surveying import Survey as Survey
+    from pine_boost.surveying import load_survey as load_survey
+    from pine_boost.surveying import survey as survey
+    from pine_boost.sweeping import SweepResult as SweepResult
+    from pine_boost.sweeping import sweep as sweep
+    from pine_boost.verifying import verify as verify
 
 # No module may bear the name of a function here: importing it would hide the function.
 # A scorer asks a Region and never prunes: what needs the solver is imported when it is first used.
-_MODULE_OF = {
-    "AccelerateResult": "scoring.accelerate_result",
-    "FastScorer": "scoring.fast_scorer",
-    "accelerate_booster": "accelerate",
-    "AlphaSelection": "selection",
-    "Certificate": "certificate.certificate",
-    "CommitteeResult": "committee",
-    "CompressResult": "compression.compress_result",
-    "CompressionRecord": "compression.record",
-    "CompressionVerification": "compression.recount",
-    "Evaluation": "result",
-    "GuardedModel": "serving.guarded",
-    "Installation": "installation",
-    "check_installation": "installation",
-    "ModelComparison": "parity",
-    "compare_models": "parity",
-    "PineClassifier": "classifier",
-    "PruneResult": "result",
-    "RegionMonitor": "monitoring.region_monitor",
-    "SimplifyResult": "simplification",
-    "Status": "certificate.certificate",
-    "Survey": "surveying",
-    "SweepResult": "sweeping",
-    "Verification": "certificate.verification",
-    "load_scorer": "serving.folder",
-    "compress_booster": "compress",
-    "prune_booster": "prune",
-    "recalibrate": "monitoring.recalibration",
-    "select_alpha": "selection",
-    "simplify": "simplification",
-    "load_survey": "surveying",
-    "survey": "surveying",
-    "sweep": "sweeping",
-    "verify": "verifying",
-    "verify_compression": "compression.recount",
+_NAMES = {
+    "accelerate": "accelerate_booster",
+    "certificate.certificate": "Certificate Status",
+    "certificate.verification": "Verification",
+    "classifier": "PineClassifier",
+    "committee": "CommitteeResult",
+    "compress": "compress_booster",
+    "compression.compress_result": "CompressResult",
+    "compression.record": "CompressionRecord",
+    "compression.recount": "CompressionVerification verify_compression",
+    "installation": "Installation check_installation",
+    "monitoring.recalibration": "recalibrate",
+    "monitoring.region_monitor": "RegionMonitor",
+    "parity": "ModelComparison compare_models",
+    "prune": "prune_booster",
+    "result": "Evaluation PruneResult",
+    "scoring.accelerate_result": "AccelerateResult",
+    "scoring.fast_scorer": "FastScorer",
+    "selection": "AlphaSelection select_alpha",
+    "serving.folder": "load_scorer",
+    "serving.guarded": "GuardedModel",
+    "simplification": "SimplifyResult simplify",
+    "surveying": "Survey load_survey survey",
+    "sweeping": "SweepResult sweep",
+    "verifying": "verify",
 }
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = [
+    "CertificateMismatch",
+    "Domain",
+    "HoldoutWarning",
+    "InvalidInputError",
+    "MalformedModelError",
+    "MissingDependencyError",
+    "OutputError",
+    "PineBoostError",
+    "Region",
+    "RegionError",
+    "UnsupportedModelError",
+    "__version__",
+]
+__all__ += list(_MODULE_OF)
 
 
 def __dir__() -> list[str]:

@@ -41,7 +41,6 @@ from pine_boost.scoring.native_sum import native_sum, probability_rule
 from pine_boost.scoring.scorer_folder import MANIFEST
 from pine_boost.serving.folder import load_scorer
 from pine_boost.tables.native import row_count
-from pine_boost.tables.schema import InputSchema
 from pine_boost.tables.table_files import TableFile, read_any, read_table
 
 _WORST = 20
@@ -280,7 +279,8 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
         folder = Path(model)
         if (folder / MANIFEST).is_file():
             scorer = load_scorer(folder, trust_pickle=trust_pickle)
-            read = _reader(scorer.parts.prepare, scorer.parts.schema)
+            prepare, schema = scorer.parts.prepare, scorer.parts.schema
+            read = partial(read_table, schema=schema) if prepare is None else partial(read_raw_rows, prepare)
             return Predictor(name, partial(_ask_object, scorer, threshold), read)
         model = model_path(folder)
     source = open_pickle(model, trust_pickle)
@@ -300,13 +300,6 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
         average = committee_of(source)
         reading = (read_given(source, decision="value") if average is None else average.given).read_table
     return Predictor(name, partial(_ask_object, source, threshold), reading)
-
-
-def _reader(prepare: Any, schema: InputSchema) -> Callable[..., TableFile]:
-    """How the table files of a folder's model are read: raw columns if a Pipeline prepares them."""
-    return (
-        partial(read_raw_rows, prepare) if prepare is not None else lambda path, label: read_table(path, schema, label)
-    )
 
 
 def _ask_native(model: Model, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:

@@ -47,6 +47,8 @@ class Progress:
         What the time limit is called here.
     started : float, optional
         When the work began, by ``time.monotonic``; now by default.
+    callback : callable, optional
+        Another callback, called after this one.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class Progress:
         time_limit: float | None = None,
         option: str = "time_limit",
         started: float | None = None,
+        callback: Callable[..., None] | None = None,
     ) -> None:
         self._cell = CellLine() if stream is None and is_notebook() else None
         self.stream = stream if stream is not None else sys.stderr if self._cell is None else sys.stdout
         self.is_terminal = self._cell is None and self.stream.isatty()
         self._option = option
+        self._callback = callback
         self._limit = time_limit
         self._started = time.monotonic() if started is None else started
         self._is_told = time_limit is not None
@@ -101,6 +105,11 @@ class Progress:
 
     def __call__(self, *reported: Any) -> None:
         """Show one step; a sweep reports an alpha and a step."""
+        self._show(*reported)
+        if self._callback is not None:
+            self._callback(*reported)
+
+    def _show(self, *reported: Any) -> None:
         step: Step = reported[-1]
         if len(reported) == 2:
             self._label = f"alpha {reported[0]:g}: "
@@ -226,33 +235,20 @@ def shown(
     if not is_shown(verbose) or (callback is not None and verbose is None):
         yield callback
         return
-    with Progress(time_limit=time_limit) as progress:
+    with Progress(time_limit=time_limit, callback=callback) as progress:
         progress.say("starting")
-        yield progress if callback is None else _Both(progress, callback)
-
-
-class _Both:
-    """Our progress, and after it the user's callback."""
-
-    def __init__(self, progress: Progress, callback: Callable[..., None]) -> None:
-        self._callback = callback
-        self._progress = progress
-        self.say, self.note = progress.say, progress.note
-
-    def __call__(self, *reported: Any) -> None:
-        self._progress(*reported)
-        self._callback(*reported)
+        yield progress
 
 
 def say(callback: Callable[..., None] | None, text: str) -> None:
     """Name what is being done, if progress is shown."""
-    if isinstance(callback, (Progress, _Both)):
+    if isinstance(callback, Progress):
         callback.say(text)
 
 
 def note(callback: Callable[..., None] | None, text: str) -> None:
     """Tell the user something that stays: beside the progress, else in the log."""
-    if isinstance(callback, (Progress, _Both)):
+    if isinstance(callback, Progress):
         callback.note(text)
     else:
         _LOGGER.warning(text)

@@ -65,4 +65,4 @@ def _read(arguments: argparse.Namespace, model: Any) -> Any:
             f"{model.name} can predict, but its columns cannot be found in a table file; use "
             "pine_boost.compare_models in Python."
         )
-    return flags.noted(arguments.data, model.read(arguments.data, arguments.label))
+    return flags.noted(arguments.data, model.read(arguments.data, label=arguments.label))

@@ -32,7 +32,6 @@ from pine_boost.result import Absent, PruneResult
 from pine_boost.tables.matrix import to_matrix
 
 _MOST_MARGINS = 2000
-_UNCHANGED = "Not measured: the model is the original, unchanged."
 
 
 @dataclass(frozen=True)
@@ -94,28 +93,27 @@ class Facts:
 
 def gather(result: PruneResult, X: Any, curve: Sequence[Mapping[str, Any]], budget: Budget) -> Facts:
     """Measure what can be measured in the available time; a result that was read from a folder may lack parts."""
-    known = _known(result, curve)
+    facts = _known(result, curve)
     original, region = result.original, result.region
     if isinstance(original, Absent):
-        why = "Not measured: the original is not available."
-        return replace(known, speed_note=why, outside_note="Not searched for: the original is not available.")
+        return _unmeasured(facts, "the original is not available.")
     given = X is not None and len(region.states(X)) > 0
     matrix = to_matrix(X, region.schema) if given else region.space.representative(result.points)
     matrix = matrix[np.isfinite(np.nan_to_num(matrix, nan=0.0)).all(axis=1)]
     spent: dict[str, float] = {}
-    part = partial(_part, budget, known.certificate.trees_after, spent)
+    part = partial(_part, budget, facts.certificate.trees_after, spent)
     with part("coverage and margins"):
-        facts = replace(
-            known,
-            coverage=region.coverage(X, model=original.forest) if given else None,
-            margins=_margins(result, matrix),
-        )
+        coverage = region.coverage(X, model=original.forest) if given else None
+        facts = replace(facts, coverage=coverage, margins=_margins(result, matrix))
     try:
         facts = _native(result, X if given else None, matrix, facts, budget, part)
     except ImportError:  # only predicting needs the native library
-        why = f"{original.forest.library} is not installed."
-        facts = replace(facts, speed_note=f"Not measured: {why}", outside_note=f"Not searched for: {why}")
+        facts = _unmeasured(facts, f"{original.forest.library} is not installed.")
     return replace(facts, spent=spent)
+
+
+def _unmeasured(facts: Facts, why: str) -> Facts:
+    return replace(facts, speed_note=f"Not measured: {why}", outside_note=f"Not searched for: {why}")
 
 
 def _known(result: PruneResult, curve: Sequence[Mapping[str, Any]]) -> Facts:
@@ -168,55 +166,50 @@ def _native(
     """Everything that needs the native libraries."""
     is_original = result.certificate.grid < 0
     is_unchanged = is_original and not without_twins(result.certificate)
-    if is_unchanged and X is None:
-        return replace(facts, speed_note=_UNCHANGED)
+    if is_unchanged:
+        facts = replace(facts, speed_note="Not measured: the model is the original, unchanged.")
+        if X is None:
+            return facts
     try_in_child(result.original, result.pruned)
     # loaded once, instead of for every prediction
     before, after = (replace(model, native=load_native(model)) for model in (result.original, result.pruned))
     if X is not None:
         with part("fidelity"):
-            same = predict_classes(before, X) == predict_classes(after, X)
-            facts = replace(facts, fidelity=float(np.mean(same)))
+            facts = replace(facts, fidelity=float(np.mean(predict_classes(before, X) == predict_classes(after, X))))
     if is_unchanged:
-        return replace(facts, speed_note=_UNCHANGED)
-    if budget.is_over:
-        facts = replace(facts, speed_note="Not measured: the time for the report was over.")
-    else:
-        with part("sizes, work and speed"):
-            side = result.side_by_side
-            facts = replace(
-                facts, figures=tuple(side.table(min(REPORT_SECONDS, SHARES["report speeds"] * budget.remaining)))
-            )
-    if is_original:
         return facts
     if budget.is_over:
+        facts = _unmeasured(facts, "the time for the report was over.")
+    else:
+        with part("sizes, work and speed"):
+            seconds = min(REPORT_SECONDS, SHARES["report speeds"] * budget.remaining)
+            facts = replace(facts, figures=tuple(result.side_by_side.table(seconds)))
+    if is_original or budget.is_over:
         return replace(facts, outside_note="Not searched for: the time for the report was over.")
     with part("inputs outside the region"):
-        rows = matrix if X is not None else None
         states = result.points if len(result.points) else result.region.space.states(matrix)
-        found = find_outside(before, after, result.region, states, rows, budget=budget)
-        return replace(facts, outside=found)
+        rows = None if X is None else matrix
+        return replace(facts, outside=find_outside(before, after, result.region, states, rows, budget=budget))
 
 
 def _margins(result: PruneResult, matrix: FloatArray) -> Margins | None:
     """Signed distances of rows from the decision boundary in both models."""
     if len(matrix) == 0 or result.certificate.grid < 0:
         return None
-    keep = np.linspace(0, len(matrix) - 1, min(len(matrix), _MOST_MARGINS)).astype(int)
-    matrix = matrix[keep]
-    before, after = (_float_margins(model.forest, matrix) for model in (result.original, result.pruned))
-    inside = result.region.tables.contains(result.region.space.states(matrix))
-    if result.original.forest.n_outputs == 1:
-        cuts = np.asarray(result.original.forest.decision.cuts)
-        nearest = np.abs(before - cuts[None, :]).argmin(axis=1)
-        own = np.asarray(result.pruned.forest.decision.cuts)
+    matrix = matrix[np.linspace(0, len(matrix) - 1, min(len(matrix), _MOST_MARGINS)).astype(int)]
+    forests = result.original.forest, result.pruned.forest
+    before, after = (_float_margins(forest, matrix) for forest in forests)
+    if before.shape[1] == 1:
+        cuts, own = (np.asarray(forest.decision.cuts) for forest in forests)
+        nearest = np.abs(before - cuts).argmin(axis=1)
         signed = before[:, 0] - cuts[nearest], after[:, 0] - own[nearest]
     else:
         best = before.argmax(axis=1)
         signed = _lead(before, best), _lead(after, best)
+    inside = result.region.tables.contains(result.region.space.states(matrix))
     if result.region.delta is not None:
         inside = inside & (np.abs(signed[0]) >= result.region.delta)
-    return Margins(signed[0], signed[1], inside)
+    return Margins(*signed, inside)
 
 
 def _float_margins(forest: Forest, matrix: FloatArray) -> FloatArray:
@@ -226,8 +219,6 @@ def _float_margins(forest: Forest, matrix: FloatArray) -> FloatArray:
 
 def _lead(margins: FloatArray, best: npt.NDArray[np.int64]) -> FloatArray:
     """How far a class is ahead of its best rival; negative if it is behind."""
-    rows = np.arange(len(margins))
-    own = margins[rows, best]
-    rivals = margins.copy()
+    rivals, rows = margins.copy(), np.arange(len(margins))
     rivals[rows, best] = -np.inf
-    return np.asarray(own - rivals.max(axis=1))
+    return np.asarray(margins[rows, best] - rivals.max(axis=1))

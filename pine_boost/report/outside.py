@@ -99,33 +99,29 @@ class _Look:
     values: tuple[FloatArray, ...]
 
     def matrix(self, states: States) -> FloatArray:
-        columns = [values[states[:, feature]] for feature, values in enumerate(self.values)]
-        return np.stack(columns, axis=1)
+        return np.stack([values[states[:, feature]] for feature, values in enumerate(self.values)], axis=1)
 
     def table(self, states: States) -> Any:
         return as_table(self.matrix(states), self.region.schema)
 
+    def classes(self, states: States) -> list[npt.NDArray[np.int64]]:
+        return [predict_classes(model, self.table(states)) for model in (self.original, self.pruned)]
+
     def differing(self, states: States) -> States:
         """The states outside the region for which the native classes differ."""
-        if len(states) == 0:
-            return states
         states = np.unique(states, axis=0)
         # not every native predict accepts infinity
-        finite = np.isfinite(np.nan_to_num(self.matrix(states), nan=0.0))
-        states = states[finite.all(axis=1)]
+        states = states[np.isfinite(np.nan_to_num(self.matrix(states), nan=0.0)).all(axis=1)]
         if len(states) == 0:
             return states
-        table = self.table(states)
-        differ = predict_classes(self.original, table) != predict_classes(self.pruned, table)
-        outside = ~self.region.contains(table, model=self.original.forest)
-        found: States = states[differ & outside]
-        return found
+        before, after = self.classes(states)
+        outside = ~self.region.contains(self.table(states), model=self.original.forest)
+        return np.asarray(states[(before != after) & outside])
 
     def nearest(self, states: States, limit: int) -> States:
-        if len(states) == 0 or self.region.score_tables is None:
-            return states[:limit]
-        order = np.argsort(self.region.score_tables.score(states), kind="stable")
-        return states[order[:limit]]
+        if self.region.score_tables is not None:
+            states = states[np.argsort(self.region.score_tables.score(states), kind="stable")]
+        return states[:limit]
 
     def describe(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
         """The most plausible with different reasons; at most half of them near the decision boundary."""
@@ -134,41 +130,34 @@ class _Look:
         return undecided + self.distinct(self.nearest(states[~plausible], _DESCRIBED), limit - len(undecided))
 
     def distinct(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
-        chosen: list[OutsideInput] = []
-        seen: set[tuple[str, ...]] = set()
-        if len(states) == 0:
-            return ()
-        table = self.table(states)
-        classes = [predict_classes(model, table) for model in (self.original, self.pruned)]
-        for row, before, after in zip(states, *classes, strict=True):
-            if len(chosen) == limit:
-                break
-            entry, key = self.words(row[None], int(before), int(after))
-            if key not in seen:
-                seen.add(key)
-                chosen.append(entry)
-        return tuple(chosen)
+        chosen: dict[tuple[str, ...], OutsideInput] = {}
+        if len(states):
+            for state, before, after in zip(states, *self.classes(states), strict=True):
+                if len(chosen) < limit:
+                    reason, entry = self.words(state[None], int(before), int(after))
+                    chosen.setdefault(reason, entry)
+        return tuple(chosen.values())
 
-    def words(self, state: States, before: int, after: int) -> tuple[OutsideInput, tuple[str, ...]]:
-        table, schema = self.table(state), self.region.schema
-        explained = self.region.explain(table, model=self.original.forest)
+    def words(self, state: States, before: int, after: int) -> tuple[tuple[str, ...], OutsideInput]:
+        """The features of the first reason, and the input in words."""
+        schema, tables = self.region.schema, self.region.score_tables
+        explained = self.region.explain(self.table(state), model=self.original.forest)
         values = raw_values(self.matrix(state), schema)[0]
         # if the score alone would include it, only its distance from the decision boundary excludes it
         reasons = explained.reasons[:3]
         score, tau = explained.score, explained.tau
         if tau is None or (score is not None and score <= tau):
             reasons = tuple(r for r in reasons if np.isinf(r.excess))
-        named = [reason.features for reason in explained.reasons if reason.features]
         entry = OutsideInput(
-            _class_name(self.original, before),
-            _class_name(self.pruned, after),
-            explained.score,
-            explained.tau,
-            1 if self.region.score_tables is None else self.region.score_tables.scale,
-            tuple(_unusual(reason, values, schema) for reason in reasons),
-            tuple((schema.name_of(j), _value(value)) for j, value in enumerate(values)),
+            before=_class_name(self.original, before),
+            after=_class_name(self.pruned, after),
+            score=score,
+            tau=tau,
+            scale=1 if tables is None else tables.scale,
+            reasons=tuple(_unusual(reason, values, schema) for reason in reasons),
+            values=tuple((schema.name_of(j), _value(value)) for j, value in enumerate(values)),
         )
-        return entry, named[0] if named else ()
+        return next((reason.features for reason in explained.reasons if reason.features), ()), entry
 
 
 def _typical_values(region: Region, matrix: FloatArray | None) -> tuple[FloatArray, ...]:

@@ -6,20 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pine_boost.budget import Budget
+from pine_boost.certificate import claims
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claims import (
-    bound_of,
-    coverage_of,
-    exception_of,
-    headline_of,
-    next_steps,
-    proof_of,
-    serving_of,
-    share_of,
-    speaks_of_everything,
-    without_twins,
-)
-from pine_boost.model.digits import percent_down, percent_up
+from pine_boost.model import digits
 from pine_boost.native.figures import HOW
 from pine_boost.options import plural
 from pine_boost.report.charts import draw_calibration, draw_history, draw_margins, draw_tradeoff
@@ -57,7 +46,7 @@ def render_report(
 
 def render_page(facts: Facts) -> str:
     """The page of the facts."""
-    c, margins, covered = facts.certificate, facts.margins, facts.coverage
+    c, margins = facts.certificate, facts.margins
     calibration = ""
     if c.boundary_share == 0:  # else tau and delta were calibrated together, and no score alone decides
         calibration = draw_calibration(facts.scores, facts.tau, c.n_cal - len(facts.scores), facts.score_unit)
@@ -66,23 +55,14 @@ def render_page(facts: Facts) -> str:
         "pine_boost: pruning report",
         facts=facts,
         c=c,
+        claims=claims,
+        digits=digits,
         units=plural(c.unit),
-        headline=headline_of(c),
-        proof=proof_of(c),
-        serving=serving_of(c),
-        bound=bound_of(c),
-        steps=next_steps(c),
-        covers_everything=speaks_of_everything(c),
-        coverage=coverage_of(c),
-        exception=exception_of(c),
-        twins=without_twins(c),
         how=HOW,
         history=draw_history(facts.history, c.units_before, c.lower_bound, c.unit, facts.once),
         margins="" if margins is None else draw_margins(margins.before, margins.after, margins.inside),
         tradeoff=draw_tradeoff(facts.curve, c.alpha, c.unit),
         calibration=calibration,
-        low="" if covered is None else percent_down(covered.low, 1),
-        high="" if covered is None else percent_up(covered.high, 1),
         proofs=[_proof(c, proof) for proof in c.proofs],
         details=_details(facts),
     )
@@ -99,7 +79,7 @@ def _details(facts: Facts) -> list[tuple[str, str]]:
         ("alpha", f"{c.alpha:g}"),
         ("tau", "infinite" if facts.tau is None else f"{facts.tau:.4f} {facts.score_unit}"),
         ("indifference", f"{c.indifference:g}"),
-        *((("choice of indifference", share_of(c)),) if share_of(c) else ()),
+        *((("choice of indifference", claims.share_of(c)),) if claims.share_of(c) else ()),
         ("kept trees", ", ".join(str(tree) for tree in c.kept)),
         *((f"seconds of this report: {part}", f"{spent:.2f}") for part, spent in facts.spent.items()),
         ("date", c.date or "not recorded"),
