@@ -24,11 +24,11 @@ from pine_boost._version import __version__
 from pine_boost.accelerate import accelerate_booster
 from pine_boost.budget import Budget
 from pine_boost.kernels.compiled import CompiledTrees
-from pine_boost.kernels.flat_forest import Link, NativeSum
+from pine_boost.kernels.flat_forest import Link
 from pine_boost.kernels.library import load
 from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.model import reference
-from pine_boost.model.edge_rows import edge_rows
+from pine_boost.model.edge_rows import edge_rows, edge_values
 from pine_boost.model.exact import LIGHTGBM_ZERO, PROGRAM_NOISE
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, Model
@@ -40,7 +40,7 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import LIBRARIES, TESTED_VERSIONS, traits_of
 from pine_boost.proof.cpsat import solver as cpsat
 from pine_boost.proof.problem import Answer
-from pine_boost.scoring.native_sum import leaf_nodes
+from pine_boost.scoring.native_sum import leaf_nodes, plain_sum
 from pine_boost.search.lp import LinearProgram, RowPool, Solver
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
@@ -302,12 +302,8 @@ def _rows(forest: Forest) -> FloatArray:
     base = edge_rows(forest)
     found = [base]
     for feature in range(forest.n_features):
-        nodes = (forest.feature == feature) & (forest.kind != SplitKind.LEAF)
-        if np.any(forest.kind[nodes] == SplitKind.CATEGORICAL):
-            values = np.array(_CODES)
-        else:
-            at = np.unique(forest.threshold[nodes])
-            values = np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf), _SPECIAL])
+        is_categorical = np.any(forest.kind[forest.feature == feature] == SplitKind.CATEGORICAL)
+        values = np.append(edge_values(forest, feature), _CODES if is_categorical else _SPECIAL)
         moved = base[random.integers(len(base), size=4 * len(values))]
         moved[:, feature] = np.tile(values, 4)
         found.append(moved)
@@ -384,15 +380,7 @@ def _kernel() -> str | None:
     for float32 in (True, False):
         forest = _planted_forest(float32)
         X, flat = _rows(forest), flatten(forest)
-        native = NativeSum(
-            value=forest.value[leaf_nodes(forest)].astype(forest.arithmetic),
-            intercept=forest.intercept.astype(forest.arithmetic),
-            link=Link.IDENTITY,
-            divisor=1.0,
-            slope=1.0,
-            cuts=np.zeros(1),
-            wins_ties=False,
-        )
+        native = plain_sum(forest)
         twin = NumpyTrees(flat, native, None)
         same = leaf_nodes(forest)[twin.leaves(X)] == reference.find_leaves(forest, X)
         _require(same.all(), f"{np.count_nonzero(~same)} leaves of the numpy twin are not those of the reference")

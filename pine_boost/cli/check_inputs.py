@@ -16,7 +16,7 @@ from dataclasses import asdict
 import numpy as np
 
 from pine_boost.cli import flags
-from pine_boost.cli.saved_input import read_region
+from pine_boost.cli.saved_input import read_prepared, read_region
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 
@@ -33,15 +33,15 @@ def main(arguments: argparse.Namespace) -> int:
     """Print the coverage, then the rows outside with reasons."""
     from pine_boost.tables.native import take_rows
 
-    named = read_region(arguments)
-    region, model = named.region, named.model
+    region, given, is_certified = read_region(arguments)
+    model = None if given is None else given.parsed
     if region.n_cal == 0 and region.alpha > 0:
         raise InvalidInputError(
             f"{arguments.region} comes from a search that stopped before its region was calibrated, so it says nothing "
             "about inputs. Run the search again with more time."
         )
-    remark = "" if named.is_certified else _NOT_CERTIFIED
-    X = named.read_rows(arguments.data)
+    remark = "" if is_certified else _NOT_CERTIFIED
+    X = read_prepared(arguments.data, given, region.schema)
     if region.delta is not None and model is None:
         raise InvalidInputError(
             f"{arguments.region} leaves out inputs near the decision boundary of the original; name it with --model."

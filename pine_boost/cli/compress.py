@@ -39,7 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
     with flags.progress_of(arguments) as progress:
         given, is_average = flags.read_given_or_average(arguments)
         report = not arguments.no_report
-        names = committee.FILES if is_average else (*output.model_names(given, report=report), RECORD)
+        names = committee.FILES if is_average else output.result_names(given, RECORD, report=report)
         given.require_writable()
         output.require_place(arguments, names)
         X_fit = flags.read_rows(arguments.X_fit, given)

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pine_boost.cli import flags
-from pine_boost.cli.saved_input import read_region
+from pine_boost.cli.saved_input import read_prepared, read_region
 
 ALARM = 3
 
@@ -42,15 +42,13 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.page is not None:
         inputs = [arguments.state, arguments.region, *arguments.data]
         require_free_file(arguments.page, inputs=inputs, beginning=BEGINNING, overwrite=arguments.force)
-    named, state = read_region(arguments), Path(arguments.state)
-    region = named.region
+    region, given, _ = read_region(arguments)
+    model, state = None if given is None else given.parsed, Path(arguments.state)
     for data in arguments.data:
-        rows, digest = named.read_rows(data), file_digest(Path(data))
+        rows, digest = read_prepared(data, given, region.schema), file_digest(Path(data))
         if state.exists() and load_state(state, region).has_counted(digest):
             print(f"pine-boost: {data} was counted before and is skipped", file=sys.stderr)
-        status = watch(
-            region, rows, state, model=named.model, name=Path(data).name, digest=digest, level=arguments.level
-        )
+        status = watch(region, rows, state, model=model, name=Path(data).name, digest=digest, level=arguments.level)
     if arguments.page is not None:
         save_file(arguments.page, write_page(load_state(state, region)).encode())
     flags.answer(arguments, {**asdict(status), "alarm": status.alarm}, status)

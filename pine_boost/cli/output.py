@@ -25,15 +25,8 @@ def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:
     require_writable(arguments.output)
 
 
-def result_names(given: Any, *, report: bool) -> list[str]:
-    """Names of the files that the result of pruning this model will have."""
-    from pine_boost.certificate.saved import CERTIFICATE, REGION
-
-    return [*model_names(given, report=report), REGION, CERTIFICATE]
-
-
-def model_names(given: Any, *, report: bool) -> list[str]:
-    """Names of the model files and the report of a result about this model."""
+def result_names(given: Any, *manifests: str, report: bool) -> list[str]:
+    """Names of the model files and the report of a result about this model, and of its manifests."""
     from pine_boost.certificate.saved import REPORT
     from pine_boost.native.predict import model_file, original_bytes
     from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
@@ -41,7 +34,7 @@ def model_names(given: Any, *, report: bool) -> list[str]:
     parsed = given.parsed
     native = original_bytes(parsed) if parsed.native is None else parsed.native
     name, _ = model_file(native, parsed.forest.library)
-    return [name, *([WHOLE_MODEL] if given.is_wrapped else []), *([REPORT] if report else [])]
+    return [name, *([WHOLE_MODEL] if given.is_wrapped else []), *([REPORT] if report else []), *manifests]
 
 
 def write_results(arguments: argparse.Namespace, files: Mapping[str, bytes]) -> Path:

@@ -31,12 +31,13 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prune, save and print the summary."""
+    from pine_boost.certificate.saved import CERTIFICATE, REGION
     from pine_boost.prune import prune_booster
 
     with flags.progress_of(arguments) as progress:
         given = flags.read_given_model(arguments)
         given.require_writable()
-        output.require_place(arguments, output.result_names(given, report=not arguments.no_report))
+        output.require_place(arguments, output.result_names(given, REGION, CERTIFICATE, report=not arguments.no_report))
         report_seconds = output.seconds_for_report(arguments)
         X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
         test = flags.read_test(arguments, given)

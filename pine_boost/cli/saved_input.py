@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,26 +60,11 @@ def read_result(arguments: argparse.Namespace, folder: Path) -> tuple[Any, Any]:
     return given, PruneResult.load(folder, None if given is None else given.wrapper.inner, trust_pickle=trust)
 
 
-@dataclass(frozen=True, eq=False)
-class NamedRegion:
-    """A region, its original if that was named, and whether a smaller model was certified for it."""
+def read_region(arguments: argparse.Namespace) -> tuple[Any, Any, bool]:
+    """The region of REGION, the original of --model or None, and whether a smaller model was certified for it.
 
-    region: Any
-    given: Any
-    is_certified: bool
-
-    @property
-    def model(self) -> Any:
-        """The original as parsed, or None."""
-        return None if self.given is None else self.given.parsed
-
-    def read_rows(self, path: str) -> Any:
-        """The rows of a table file as the region takes them."""
-        return read_prepared(path, self.given, self.region.schema)
-
-
-def read_region(arguments: argparse.Namespace) -> NamedRegion:
-    """The region of REGION and the original of --model; raises if they do not belong together."""
+    Raises if they do not belong together.
+    """
     from pine_boost.certificate.certificate import Certificate
     from pine_boost.certificate.saved import CERTIFICATE, REGION, read_saved
     from pine_boost.model.digest import forest_digest
@@ -105,4 +90,4 @@ def read_region(arguments: argparse.Namespace) -> NamedRegion:
             raise CertificateMismatch(
                 f"--model is not the original that {beside / CERTIFICATE} names; name the model that was pruned."
             )
-    return NamedRegion(region, given, is_certified)
+    return region, given, is_certified

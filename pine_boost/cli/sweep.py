@@ -30,7 +30,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save and print the table."""
-    from pine_boost.certificate.saved import SWEEP_CSV, SWEEP_JSON
+    from pine_boost.certificate.saved import CERTIFICATE, REGION, SWEEP_CSV, SWEEP_JSON
     from pine_boost.sweeping import ALPHAS, sweep
 
     arguments.alphas = alphas = _read_grid(arguments.alphas)
@@ -38,7 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
         given = flags.read_given_model(arguments)
         given.require_writable()
         report_seconds = output.seconds_for_report(arguments)
-        names = output.result_names(given, report=not arguments.no_report)
+        names = output.result_names(given, REGION, CERTIFICATE, report=not arguments.no_report)
         places = [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names]
         output.require_place(arguments, [*places, SWEEP_CSV, SWEEP_JSON])
         X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
