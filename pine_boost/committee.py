@@ -45,7 +45,7 @@ from pine_boost.compression.validation import undominated, write
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.folders import write_folder
 from pine_boost.json_fields import write_document
-from pine_boost.model.forest import BoolArray, FloatArray, Model
+from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS
 from pine_boost.native.figures import SIZES, Figures, SideBySide, figures_of
 from pine_boost.notebooks import displayed
@@ -71,6 +71,7 @@ _CALIBRATED = "CalibratedClassifierCV"
 # changes fewer rows than its members do.
 _LEVELS = np.geomspace(0.1, 8.0, 14)
 _OF_CLASSES: dict[str, Any] = {"keeps_class": True, "tolerance": None, "thresholds": ()}
+Whole = tuple[Any, Callable[[], Figures]]  # a model like the one given, and what measures it
 _LEAST_SECONDS = 0.01  # for a member, when time is over
 
 
@@ -336,38 +337,25 @@ def compress_committee(
             sizes, is_stopped = _find_sizes(member, rows, share, options, replace(part, callback=report_progress))
             members.append(sizes)
             budget = budget.after_ctrl_c() if is_stopped and not budget.is_interrupted else budget
-    before = np.asarray(committee.whole.predict(X_val))
-    made: list[tuple[Any, BoolArray, Sequence[Callable[[], Model]]]] = []
 
-    def counts(left: Budget) -> Iterator[int]:
-        made.clear()
+    def wholes(left: Budget) -> Iterator[Whole]:
         chosen: list[Candidate | None] = [None] * len(members)
-        for level in _LEVELS:
+        for level in _LEVELS:  # each whole is smaller than the one before
             last, chosen = chosen, [member.at(level * share) for member in members]
             if all(one is other for one, other in zip(last, chosen, strict=True)):
                 continue
-            if made and left.is_limited and left.is_over:
-                return
             natives, read = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
-            whole = committee.rebuild(natives)
-            changed = np.asarray(whole.predict(X_val)) != before
-            made.append((whole, changed, read))
-            yield int(changed.sum())
+            yield committee.rebuild(natives), partial(_figures, members, read)
+            if left.is_limited and left.is_over:
+                return
 
-    def test(left: Budget) -> tuple[Tested, ...]:
-        return tuple(in_order(counts(left), tables.val.n_rows, options.confidence, allowances(*target)))
+    before = partial(_figures, members, [member.write(None)[1] for member in members])
+    return _result(committee, before, wholes, allowances(*target), tables, options, budget)
 
-    tested, budget = until_ctrl_c(test, budget)
-    originals = [member.given.parsed for member in members]
-    whole, changed, smaller = committee.whole, np.zeros(tables.val.n_rows, dtype=bool), originals
-    for (native, differs, read), outcome in zip(made, tested, strict=True):  # each is smaller than the one before
-        if outcome.accepted:
-            whole, changed, smaller = native, differs, [ensemble() for ensemble in read]
-    figures = [
-        _sum([figures_of(model, member.few) for model, member in zip(models, members, strict=True)])
-        for models in (originals, smaller)
-    ]
-    return _result(committee, whole, changed, figures, options.minimize, tested, tables, options, budget)
+
+def _figures(members: Sequence[Member], read: Sequence[Callable[[], Model]]) -> Figures:
+    """Size and work of one ensemble for each member."""
+    return _sum([figures_of(ensemble(), member.few) for ensemble, member in zip(read, members, strict=True)])
 
 
 def _sum(members: Sequence[Figures]) -> Figures:
@@ -422,13 +410,10 @@ def accelerate_committee(
         before.append(figures_of(given.parsed, to_matrix(given.wrapper.rows(few), given.schema)))
     after = [replace(own, bytes=len(pickled(member))) for own, member in zip(before, made, strict=True)]
     whole = committee.rebuild(made)
-    changed = np.asarray(whole.predict(X_val)) != np.asarray(committee.whole.predict(X_val))
-    (outcome,) = in_order(
-        [int(changed.sum())], tables.val.n_rows, options.confidence, (allowed(*_target(tables, options)),)
+    most = (allowed(*_target(tables, options)),)
+    return _result(
+        committee, lambda: _sum(before), lambda _: iter([(whole, lambda: _sum(after))]), most, tables, options, budget
     )
-    if not outcome.accepted:
-        whole, changed, after = committee.whole, np.zeros_like(changed), before
-    return _result(committee, whole, changed, [_sum(before), _sum(after)], None, (outcome,), tables, options, budget)
 
 
 def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> tuple[Member, bool]:
@@ -484,35 +469,44 @@ def _calls(*wholes: Any) -> tuple[Any, Any]:
 
 def _result(
     committee: Committee,
-    model: Any,
-    changed: BoolArray,
-    sizes: Sequence[Figures],
-    minimize: str | None,
-    tested: tuple[Tested, ...],
+    before: Callable[[], Figures],
+    wholes: Callable[[Budget], Iterator[Whole]],
+    most: Sequence[int],
     tables: Tables,
     options: CompressOptions | AccelerateOptions,
     budget: Budget,
 ) -> CommitteeResult:
-    status = NOT_VALIDATED if model is committee.whole else MEASURED if tables.is_overlapping else VALIDATED
-    n_val, n_changed = tables.val.n_rows, int(changed.sum())
-    fidelity = _target(tables, options)[1]
+    """Test wholes on X_val in their order; the last that passes is the result, else the original with its figures."""
+    classes = np.asarray(committee.whole.predict(tables.X_val))
+    made: list[tuple[Any, int, Callable[[], Figures]]] = []
+
+    def counts(left: Budget) -> Iterator[int]:
+        made.clear()
+        for whole, figures in wholes(left):
+            made.append((whole, int(np.sum(np.asarray(whole.predict(tables.X_val)) != classes)), figures))
+            yield made[-1][1]
+
+    n_val, fidelity, confidence = _target(tables, options)
+    tested, budget = until_ctrl_c(lambda left: tuple(in_order(counts(left), n_val, confidence, most)), budget)
+    accepted = [whole for whole, outcome in zip(made, tested, strict=True) if outcome.accepted]
+    model, n_changed, after = accepted[-1] if accepted else (committee.whole, 0, before)
+    status = NOT_VALIDATED if not accepted else MEASURED if tables.is_overlapping else VALIDATED
     numbers: dict[str, Any] = {
         "fidelity": float(fidelity),
-        "confidence": float(options.confidence),
+        "confidence": float(confidence),
         "n_val": n_val,
         "n_changed": n_changed,
-        "bound": lower_bound(n_changed, n_val, options.confidence),
+        "bound": lower_bound(n_changed, n_val, confidence),
     }
-    before, after = sizes
-    sample = first_rows(tables.X_val, WORK_ROWS)
+    calls = partial(_calls, committee.whole, model)
     return CommitteeResult(
         model=model,
         status=status,
         claim=Statement(status=status, **numbers, **_OF_CLASSES, overlap=tables.overlap).claim(),
         **numbers,
         tested=tested,
-        minimize=minimize,
-        side_by_side=SideBySide(before, after, "X_fit", partial(_calls, committee.whole, model), sample),
+        minimize=getattr(options, "minimize", None),  # a scorer evaluates every tree
+        side_by_side=SideBySide(before(), after(), "X_fit", calls, first_rows(tables.X_val, WORK_ROWS)),
         seconds=budget.elapsed,
         stopped=str(StopReason.INTERRUPTED) if budget.is_interrupted else None,
         original=committee.whole,

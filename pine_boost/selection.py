@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.errors import InvalidInputError
 from pine_boost.native.predict import asked_in_chunks, original_bytes, predict_classes
 from pine_boost.notebooks import table_html
@@ -26,6 +27,7 @@ from pine_boost.tables.schema import schema_of
 # The grid of the paper's study; fixed before any data are seen, as Bonferroni requires.
 ALPHAS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
 RULES = ("confidence", "empirical")
+_HEADS = ("alpha", "trees", "mismatches", "fidelity", "risk at most", "accepted")
 
 
 @dataclass(frozen=True)
@@ -91,35 +93,30 @@ class AlphaSelection:
     sweep: SweepResult
 
     def _repr_html_(self) -> str:
-        head, *_ = str(self).splitlines()
-        header = ("alpha", "trees", "mismatches", "fidelity", "risk at most", "accepted")
-        rows = [
-            (f"{c.alpha:g}", c.trees, c.mismatches, f"{c.fidelity:.2%}", f"{c.risk_bound:.2%}", _yes_or_no(c.accepted))
-            for c in self.candidates
-        ]
-        return table_html(header, rows, head)
+        return table_html(_HEADS, [_cells(candidate) for candidate in self.candidates], self._chosen())
 
     def __repr__(self) -> str:
         return f"<AlphaSelection alpha={self.alpha!r}, {self.rule} rule, {self.n_sel} rows>"
 
     def __str__(self) -> str:
-        chosen = "the original" if self.alpha is None else f"alpha = {self.alpha:g}"
-        lines = [
-            f"chosen: {chosen} ({self.rule} rule, target fidelity {self.target_fidelity:g}, "
-            f"{self.n_sel} selection rows)",
-            "alpha  trees  mismatches  fidelity  risk at most  accepted",
-        ]
-        for c in self.candidates:
-            note = "" if c.certified else " (not certified in time)"
-            lines.append(
-                f"{c.alpha:<5g}  {c.trees:>5}  {c.mismatches:>10}  {c.fidelity:>8.2%}"
-                f"  {c.risk_bound:>12.2%}  {_yes_or_no(c.accepted)}{note}"
-            )
+        lines = [self._chosen(), "  ".join(_HEADS)]
+        for candidate in self.candidates:
+            alpha, *figures, accepted = _cells(candidate)
+            aligned = [cell.rjust(len(head)) for head, cell in zip(_HEADS[1:], figures, strict=False)]
+            note = "" if candidate.certified else " (not certified in time)"
+            lines.append("  ".join([alpha.ljust(len(_HEADS[0])), *aligned, accepted + note]))
         return "\n".join(lines)
 
+    def _chosen(self) -> str:
+        chosen = "the original" if self.alpha is None else f"alpha = {self.alpha:g}"
+        target = f"target fidelity {self.target_fidelity:g}"
+        return f"chosen: {chosen} ({self.rule} rule, {target}, {self.n_sel} selection rows)"
 
-def _yes_or_no(value: bool) -> str:
-    return "yes" if value else "no"
+
+def _cells(c: TestedAlpha) -> tuple[str, ...]:
+    """What stands under `_HEADS`."""
+    shares = (f"{c.fidelity:.2%}", f"{c.risk_bound:.2%}")
+    return (f"{c.alpha:g}", str(c.trees), str(c.mismatches), *shares, "yes" if c.accepted else "no")
 
 
 def select_alpha(
@@ -205,11 +202,7 @@ def select_alpha(
 
 def upper_risk_bound(mismatches: int, n_rows: int, level: float) -> float:
     """Return the one-sided Clopper-Pearson upper bound of a binomial risk, exact for every n."""
-    from scipy.special import betaincinv
-
-    if mismatches >= n_rows:
-        return 1.0
-    return float(betaincinv(mismatches + 1, n_rows - mismatches, 1 - level))
+    return 1.0 - lower_bound(mismatches, n_rows, 1 - level)
 
 
 def _candidate(result: PruneResult, before: Any, X_sel: Any, target: float, rule: str, level: float) -> TestedAlpha:
