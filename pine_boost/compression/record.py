@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
@@ -19,7 +19,10 @@ from pine_boost.compression.fixed_sequence import Target
 from pine_boost.compression.goal import COSTS, ERROR, LOSSES, SQUARED
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
-from pine_boost.tables.rows import Rows
+from pine_boost.model.exact import LINK_ERROR, SAME_BOUND
+from pine_boost.model.forest import Forest
+from pine_boost.tables.rows import Rows, open_rows
+from pine_boost.tables.schema import schema_of
 
 RECORD = "compression.json"
 FORMAT = "pine_boost compression"
@@ -284,8 +287,44 @@ def rows_digest(rows: Rows, n_features: int) -> str:
     return digest.hexdigest()
 
 
+def open_tested_rows(X_val: Any, forest: Forest, digest: str, n_val: int, call: str) -> Rows:
+    """Open X_val; raise CertificateMismatch unless it is the table that a record was made with."""
+    rows = open_rows(X_val, schema_of(forest), "X_val")
+    if rows_digest(rows, forest.n_features) != digest:
+        raise CertificateMismatch(
+            f"X_val ({rows.n_rows} rows) is not the table of the record ({n_val} rows), or its rows are in another "
+            f"order. Pass the rows that {call} was given.",
+            option="X_val",
+        )
+    return rows
+
+
 def labels_digest(labels: npt.NDArray[Any]) -> str:
     """SHA-256 of labels in their order."""
     digest = hashlib.sha256(f"{(labels.dtype.kind, len(labels))}".encode())
     digest.update(np.ascontiguousarray(labels).tobytes())
     return digest.hexdigest()
+
+
+# How far a number that was found again may be from the stated one, relative to it above 1; all others are the same.
+_ERRORS = {
+    "bound": SAME_BOUND,
+    **dict.fromkeys(("loss_before", "loss_after", "probability_shift"), LINK_ERROR),
+    "e_value": 1e-6,  # of native probabilities that differ in their last digits
+}
+
+
+def differences(name: str, stated: Any, expected: Mapping[str, Any]) -> Iterator[str]:
+    """Objections to fields of a record that were found again; ``name`` is the subject of the sentence."""
+    for key, value in expected.items():
+        own = getattr(stated, key)
+        if not _agrees(own, value, _ERRORS.get(key, 0.0)):
+            yield f"{name} states {key}={own}, found was {value}"
+
+
+def _agrees(stated: Any, found: Any, error: float) -> bool:
+    if isinstance(found, dict):
+        return set(stated) == set(found) and all(_agrees(stated[key], found[key], error) for key in found)
+    if isinstance(found, float) and stated is not None:
+        return abs(stated - found) <= error * max(1.0, found)
+    return bool(stated == found)

@@ -16,10 +16,10 @@ from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.compression.distance import compare
 from pine_boost.compression.fixed_sequence import judge, lower_bound
 from pine_boost.compression.goal import ERROR, Goal, Loss, read_loss
-from pine_boost.compression.record import CompressionRecord, labels_digest, read_record, rows_digest
+from pine_boost.compression.record import CompressionRecord, differences, labels_digest, open_tested_rows, read_record
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.exact import LINK_ERROR, SAME_BOUND
+from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.forest import Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
@@ -30,7 +30,6 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.region.margins import float_margins
 from pine_boost.tables.native import as_table
-from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import schema_of
 
 # fields of a record that nobody could find again from the models and X_val
@@ -51,12 +50,6 @@ ON_TRUST = (
 
 
 _FIXED = "fidelity, max_loss, loss, confidence, tolerance"
-# How far a number that was found again may be from the stated one, relative to it above 1; all others are the same.
-_ERRORS = {
-    "bound": SAME_BOUND,
-    **dict.fromkeys(("loss_before", "loss_after", "probability_shift"), LINK_ERROR),
-    "e_value": 1e-6,  # of native probabilities that differ in their last digits
-}
 
 
 @displayed
@@ -145,13 +138,7 @@ def verify_compression(
         )
     )
     require_interchangeable(before, after)  # the digests cover trees, not labels
-    rows = open_rows(X_val, schema_of(before.forest), "X_val")
-    if rows_digest(rows, before.forest.n_features) != record.validation_digest:
-        raise CertificateMismatch(
-            f"X_val ({rows.n_rows} rows) is not the table of the record ({record.n_val} rows), or "
-            "its rows are in another order. Pass the rows that compress_booster was given.",
-            option="X_val",
-        )
+    rows = open_tested_rows(X_val, before.forest, record.validation_digest, record.n_val, "compress_booster")
     if record.n_val != rows.n_rows or record.keeps_class != before.forest.decides:
         raise CertificateMismatch(
             f"The record speaks of {record.n_val} rows (keeps_class: {record.keeps_class}), X_val has {rows.n_rows} "
@@ -179,7 +166,7 @@ def verify_compression(
     found = tuple(
         f"The record is wrong: {objection}."
         for objection in (
-            *_differences("it", record, expected),
+            *differences("it", record, expected),
             *_in_path(record, counted),
             *_in_words(record),
             *_in_attack(record, before, after),
@@ -249,21 +236,6 @@ def _read(model: Any, record: CompressionRecord, digest: str, name: str, trust_p
     return parsed
 
 
-def _differences(name: str, stated: Any, expected: Mapping[str, Any]) -> Iterator[str]:
-    """Objections to the fields of the record, or of the returned size, that were found again."""
-    for field, value in expected.items():
-        if not _agrees(getattr(stated, field), value, _ERRORS.get(field, 0.0)):
-            yield f"{name} states {field}={getattr(stated, field)}, found was {value}"
-
-
-def _agrees(stated: Any, found: Any, error: float) -> bool:
-    if isinstance(found, dict):
-        return set(stated) == set(found) and all(_agrees(stated[key], found[key], error) for key in found)
-    if isinstance(found, float) and stated is not None:
-        return abs(stated - found) <= error * max(1.0, found)
-    return bool(stated == found)
-
-
 def _in_words(record: CompressionRecord) -> Iterator[str]:
     """Objections to what is claimed, given the numbers of the record itself."""
     if record.status == VALIDATED and record.fidelity is not None and record.bound < record.fidelity:
@@ -290,7 +262,7 @@ def _in_path(record: CompressionRecord, counted: Mapping[str, Any]) -> Iterator[
     if (returned is None) != (record.status == NOT_VALIDATED):
         yield "a smaller model was accepted, or returned, without the other"
     elif returned is not None:
-        yield from _differences("its returned size", returned, counted)
+        yield from differences("its returned size", returned, counted)
     bounds = [(size.n_changed, record.n_val, size.bound) for size in record.path]
     bounds += [(segment.n_changed, segment.n_rows, segment.bound) for segment in record.segments]
     for n_changed, n_rows, bound in bounds:

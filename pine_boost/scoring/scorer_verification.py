@@ -24,11 +24,10 @@ from pine_boost.certificate.claims import (
 )
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, Goal
-from pine_boost.compression.record import rows_digest
+from pine_boost.compression.record import differences, open_tested_rows
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.kernels.flat_forest import NativeSum
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Forest, Model
 from pine_boost.notebooks import displayed, text_html
@@ -42,7 +41,7 @@ from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_
 from pine_boost.scoring.proved_parts import keep_trees, restrict
 from pine_boost.scoring.scorer_folder import LAYERS, REMEDY, read_parts
 from pine_boost.tables.native import as_table
-from pine_boost.tables.rows import Rows, open_rows
+from pine_boost.tables.rows import Rows
 from pine_boost.tables.schema import schema_of
 
 CERTIFIED = "CERTIFIED"
@@ -173,15 +172,11 @@ def verify_scorer(
     n_rows = 0
     if not faults and is_statistic:
         assert tested is not None
-        rows = open_rows(outer.rows(X_val), schema_of(parsed.forest), "X_val")
-        if rows_digest(rows, parsed.forest.n_features) != tested["validation_digest"]:
-            raise CertificateMismatch(
-                f"X_val ({rows.n_rows} rows) is not the table of the record ({tested['n_val']} rows), or its rows are "
-                "in another order. Pass the rows that accelerate_booster was given.",
-                option="X_val",
-            )
+        statement = Statement.of_scorer(manifest["status"], tested, parsed.forest)
+        X_val, digest = outer.rows(X_val), tested["validation_digest"]
+        rows = open_tested_rows(X_val, parsed.forest, digest, statement.n_val, "accelerate_booster")
         n_rows = rows.n_rows
-        faults = tuple(_miscounts(parsed, parts, tested, rows, outer.rows(X_val)))
+        faults = tuple(_miscounts(parsed, parts, statement, rows, X_val))
     elif not faults:
         faults = tuple(faults_of(visited, parts.plan))
     if manifest["claim"] != _claim(parsed, manifest):
@@ -249,9 +244,9 @@ def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Ite
     yield f"how the scorer was made: {', '.join(HOW_IT_WAS_MADE)}"
 
 
-def _miscounts(parsed: Model, parts: ScorerParts, tested: dict[str, Any], rows: Rows, X_val: Any) -> Iterator[str]:
+def _miscounts(parsed: Model, parts: ScorerParts, stated: Statement, rows: Rows, X_val: Any) -> Iterator[str]:
     """Numbers of the record that are not found again."""
-    goal = Goal(parsed.forest, tested["tolerance"])
+    goal = Goal(parsed.forest, stated.tolerance)
     before = goal.native_answers(parsed, X_val)
     trees, scorer = kernels.bind(parts.flat, parts.native, parts.plan), FastScorer(replace(parts, prepare=None))
     classes, numbers = [], []
@@ -264,15 +259,10 @@ def _miscounts(parsed: Model, parts: ScorerParts, tested: dict[str, Any], rows: 
             numbers.append(trees.margins(matrix)[0] / parts.native.divisor)
     after = Answers(np.concatenate(classes) if classes else None, np.concatenate(numbers) if numbers else None)
     n_changed = int(goal.differ(before, after).sum())
-    bound = lower_bound(n_changed, rows.n_rows, tested["confidence"])
-    if n_changed != tested["n_changed"]:
-        yield f"it states {tested['n_changed']} changed rows, {n_changed} were found"
-    if abs(bound - tested["bound"]) > SAME_BOUND:
-        yield f"it states the bound {tested['bound']:.6f}, which is {bound:.6f}"
-    if bound < tested["fidelity"]:
+    bound = lower_bound(n_changed, rows.n_rows, stated.confidence)
+    yield from differences("it", stated, {"n_changed": n_changed, "bound": bound, "n_val": rows.n_rows})
+    if stated.fidelity is not None and bound < stated.fidelity:
         yield "it claims what the bound does not reach"
-    if rows.n_rows != tested["n_val"]:
-        yield f"it states {tested['n_val']} validation rows, X_val has {rows.n_rows}"
 
 
 def _differences(
