@@ -320,19 +320,9 @@ def _check_trees(forest: Forest) -> None:
         raise MalformedModelError("A Forest needs at least one tree, and every tree a node.")
     if forest.value.ndim != 2 or forest.value.shape[1] not in (1, forest.n_outputs):
         raise MalformedModelError(f"Forest.value has shape {forest.value.shape}.")
-    inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
-    tree = forest.node_tree
-    for child in (forest.left[inner], forest.right[inner]):
-        if np.any((child < 0) | (child >= n_nodes)) or np.any(tree[child] != tree[inner]):
-            raise MalformedModelError("A child lies outside its tree.")
-    children = np.concatenate([forest.left[inner], forest.right[inner]])
-    # every node except the roots has exactly one parent, and there is no cycle: these are trees
-    parents = np.bincount(children, minlength=n_nodes)
-    is_root = np.zeros(n_nodes, dtype=bool)
-    is_root[forest.tree_offset[:-1]] = True
-    if np.any(parents != ~is_root) or not _all_reachable(forest):
-        raise MalformedModelError("The nodes of a tree do not form a tree (cycle or orphan).")
-    split_feature = forest.feature[inner]
+    is_leaf = forest.kind == SplitKind.LEAF
+    require_trees(forest.tree_offset[:-1], is_leaf, forest.left, forest.right)
+    split_feature = forest.feature[~is_leaf]
     if np.any((split_feature < 0) | (split_feature >= forest.n_features)):
         raise MalformedModelError("A split names a feature that the model does not have.")
     if not (np.all(np.isfinite(forest.value)) and np.all(np.isfinite(forest.intercept))):
@@ -341,11 +331,18 @@ def _check_trees(forest: Forest) -> None:
         raise MalformedModelError("A threshold is NaN.")
 
 
-def _all_reachable(forest: Forest) -> bool:
-    frontier = forest.tree_offset[:-1]
-    seen = 0
-    while len(frontier) and seen <= forest.n_nodes:
-        seen += len(frontier)
-        inner = frontier[forest.kind[frontier] != SplitKind.LEAF]
-        frontier = np.concatenate([forest.left[inner], forest.right[inner]])
-    return seen == forest.n_nodes
+def require_trees(root: IntArray, is_leaf: BoolArray, left: IntArray, right: IntArray) -> None:
+    """Raise unless stacked nodes form trees, whose roots ascend from 0; children are only read at inner nodes."""
+    n_nodes, inner = len(is_leaf), np.flatnonzero(~is_leaf)
+    tree = np.searchsorted(root, np.arange(n_nodes), side="right")
+    children = np.concatenate([left[inner], right[inner]])
+    if np.any((children < 0) | (children >= n_nodes)) or np.any(tree[children] != np.tile(tree[inner], 2)):
+        raise MalformedModelError("A child lies outside its tree.")
+    # every node except the roots has exactly one parent, and all are seen from the roots: no cycle
+    parents, level, n_seen = np.bincount(children, minlength=n_nodes), root, 0
+    while len(level) and n_seen <= n_nodes:
+        n_seen += len(level)
+        level = level[~is_leaf[level]]
+        level = np.concatenate([left[level], right[level]])
+    if np.any(parents != ~np.isin(np.arange(n_nodes), root)) or n_seen != n_nodes:
+        raise MalformedModelError("The nodes of a tree do not form a tree (cycle or orphan).")

@@ -232,20 +232,16 @@ def _groups(
     domain: Domain, space: StateSpace, schema: InputSchema
 ) -> tuple[list[ForbiddenPair], list[tuple[tuple[int, BoolArray], ...]]]:
     forbidden, clauses = [], []
-    for group in domain.one_hot:
-        members = _members(group, schema, "one_hot")
-        ones = {j: _states_of_value(space, schema, j, 1.0) for j in members}
-        clauses.append(tuple((j, ones[j]) for j in members))
-        for first, second in combinations(members, 2):
-            surely = [ones[j] & ~_may_be_off(space, schema, j) for j in (first, second)]
-            forbidden.append(ForbiddenPair(first, second, np.outer(surely[0], surely[1])))
-    for group in domain.ordinal:
-        for first, second in combinations(_members(group, schema, "ordinal"), 2):
-            off = _may_be_off(space, schema, first)
-            surely_off = off & ~_states_of_value(space, schema, first, 1.0)
-            on = _states_of_value(space, schema, second, 1.0)
-            surely_on = on & ~_may_be_off(space, schema, second)
-            forbidden.append(ForbiddenPair(first, second, np.outer(surely_off, surely_on)))
+    for kind, groups in (("one_hot", domain.one_hot), ("ordinal", domain.ordinal)):
+        for group in groups:
+            members = _members(group, schema, kind)
+            on = {j: _states_of_value(space, j, 1.0) for j in members}
+            off = {j: _may_be_off(space, j) for j in members}
+            if kind == "one_hot":
+                clauses.append(tuple(on.items()))
+            for first, second in combinations(members, 2):
+                surely = on[first] & ~off[first] if kind == "one_hot" else off[first] & ~on[first]
+                forbidden.append(ForbiddenPair(first, second, np.outer(surely, on[second] & ~off[second])))
     # a column without splits has one state, which is both on and off, and constrains nothing
     forbidden = [pair for pair in forbidden if pair.forbidden.any()]
     return forbidden, [c for c in clauses if not any(literal.all() for _, literal in c)]
@@ -258,16 +254,16 @@ def _members(group: Sequence[Feature], schema: InputSchema, kind: str) -> list[i
     return members
 
 
-def _states_of_value(space: StateSpace, schema: InputSchema, feature: int, value: float) -> BoolArray:
-    if value == schema.missing_value:
+def _states_of_value(space: StateSpace, feature: int, value: float) -> BoolArray:
+    if value == space.missing_value:
         value = np.nan
     states = np.zeros(space.axes[feature].n_states, dtype=bool)
     states[space.axis_states(space.axes[feature], np.array([value]))] = True
     return states
 
 
-def _may_be_off(space: StateSpace, schema: InputSchema, feature: int) -> BoolArray:
-    off = _states_of_value(space, schema, feature, 0.0)
+def _may_be_off(space: StateSpace, feature: int) -> BoolArray:
+    off = _states_of_value(space, feature, 0.0)
     if space.axes[feature].missing_state >= 0:
         off[space.axes[feature].missing_state] = True
     return off

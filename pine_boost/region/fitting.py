@@ -20,7 +20,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import Forest, IntArray, Model
 from pine_boost.model.states import States, StateSpace, build_space
-from pine_boost.options import AUTO, Options
+from pine_boost.options import AUTO, Options, given
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.region import Region
@@ -123,15 +123,7 @@ def fit_region(
     RegionError
         The undecided or excluded rows alone are more than alpha of X_cal.
     """
-    options = Options(
-        alpha=alpha,
-        score=score,
-        n_bins=n_bins,
-        indifference=indifference,
-        domain=domain,
-        random_state=random_state,
-        allow_overlap=allow_overlap,
-    )
+    options = given(Options, vars(Options()) | locals())
     read_level(indifference, "indifference")  # "auto" is chosen by a search, not here
     return fit_with_states(forest, X_fit, X_cal, options).region
 

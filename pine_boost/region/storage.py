@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pine_boost import json_fields as f
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.json_fields import canonical, require
-from pine_boost.model.forest import BoolArray, IntArray
+from pine_boost.model.forest import BoolArray, IntArray, require_trees
 from pine_boost.model.routing import TreeShape, make_trees
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace
@@ -202,10 +202,10 @@ def _score_from_json(section: Any, space: StateSpace) -> ScoreTables:
         "pairs": f.sequence(f.record({"first": feature, "second": feature, "cost": _matrix}, PairTable)),
         "trees": f.optional(lambda value, where: _trees_from_json(value, where, space)),
     }
-    score = ScoreTables(**f.read(section, table, "score"))
     try:
+        score = ScoreTables(**f.read(section, table, "score"))
         check_tables(score, space)
-    except InvalidInputError as error:
+    except (InvalidInputError, MalformedModelError) as error:
         raise f.FieldError(str(error).removesuffix(".")) from error
     return score
 
@@ -244,8 +244,11 @@ def _trees_from_json(section: Any, where: str, space: StateSpace) -> TreeCost:
     data = f.read(section, table, where)
     root, left, right, feature, rank = (data[name] for name in ("root", "left", "right", "feature", "rank"))
     require(len(left) == len(right) == len(feature) == len(rank), "tree arrays differ in length")
-    _check_trees(root, left, right)
     is_leaf = left < 0
+    require(len(root) > 0 and root[0] == 0 and bool(np.all(np.diff(root) > 0)), "the roots do not ascend from 0")
+    require(root[-1] < len(left), "a root is no node")
+    require(np.array_equal(right < 0, is_leaf), "a node has one child")
+    require_trees(root, is_leaf, left, right)
     width = np.array([axis.n_states - axis.n_intervals for axis in space.axes])
     n_special = np.where(is_leaf, 0, width[feature])
     intervals = np.array([axis.n_intervals for axis in space.axes])
@@ -261,27 +264,3 @@ def _trees_from_json(section: Any, where: str, space: StateSpace) -> TreeCost:
         f.flags(int(n_special.sum()) + 1)(data["special_left"], f"{where}.special_left"),
     )
     return TreeCost(trees, data["cost"], data["of_model"])
-
-
-def _check_trees(root: IntArray, left: IntArray, right: IntArray) -> None:
-    """Every tree is a tree: children within it, one parent each, no cycle."""
-    n_nodes = len(left)
-    require(n_nodes > 0 and len(root) > 0 and root[0] == 0, "the trees have no root")
-    require(bool(np.all(np.diff(root) > 0)) and root[-1] < n_nodes, "the roots do not ascend")
-    inner = np.flatnonzero(left >= 0)
-    require(bool(np.all((right >= 0) == (left >= 0))), "a node has one child")
-    children = np.concatenate([left[inner], right[inner]])
-    require(bool(np.all(children < n_nodes)), "a child is no node")
-    tree = np.searchsorted(root, np.arange(n_nodes), side="right")
-    require(bool(np.all(tree[children] == np.tile(tree[inner], 2))), "a child is in another tree")
-    parents = np.bincount(children, minlength=n_nodes)
-    expected = np.ones(n_nodes, dtype=np.int64)
-    expected[root] = 0
-    require(bool(np.all(parents == expected)), "a node has not exactly one parent")
-    # one parent each and as many nodes seen from the roots as there are: no cycle
-    level, seen = root, 0
-    while len(level) and seen <= n_nodes:
-        seen += len(level)
-        level = level[left[level] >= 0]
-        level = np.concatenate([left[level], right[level]])
-    require(seen == n_nodes, "the nodes form a cycle")
