@@ -224,13 +224,15 @@ def test_every_edit_of_a_certificate(files: tuple[Path, np.ndarray], per_place: 
     pruned = folder / "pruned"
     assert verify(folder / "original.json", pruned / "model.json", pruned / "region.json", own).agrees
     assert _reworded(document) == healthy
-    verdicts, believed = Counter(), []
+    verdicts, believed, known = Counter(), [], {}
     for path, copy in all_edits(document, 3, per_place):
         texts = {_resealed(copy)}
         if path[0] not in ("claim", "reason", "rests_on"):
             texts |= {_reworded(copy) or healthy}
         for text in texts:
-            verdict = _verdict(folder, text)
+            if text not in known:  # many edits cannot be worded, and stay the healthy certificate
+                known[text] = _verdict(folder, text)
+            verdict = known[text]
             verdicts[verdict] += 1
             is_changed = verdict == "AGREES" and Certificate.from_json(text) != own  # 0 for 0.0 is no change
             if path == ("serving",) and is_changed:  # without a serving margin a certificate claims less
