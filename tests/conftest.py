@@ -1,9 +1,6 @@
 """What holds for every test, and what several folders share."""
 
-from __future__ import annotations
-
 import gc
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +16,7 @@ _LIBRARIES = (
 _MISSING = {library for library in _LIBRARIES.split() if find_spec(library) is None}
 
 
-def needs(error: BaseException | None) -> str | None:
+def needs(error):
     """The library that is not installed here and whose import failed, if that is what happened."""
     while error is not None:
         name = (getattr(error, "name", None) or "").partition(".")[0]
@@ -30,7 +27,7 @@ def needs(error: BaseException | None) -> str | None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+def pytest_make_collect_report(collector):
     """A module that imports a library which is not installed is skipped as a whole."""
     report = yield
     found = report.call.excinfo
@@ -40,7 +37,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
+def pytest_runtest_call():
     """So is a test which alone needs it."""
     try:
         return (yield)
@@ -53,7 +50,7 @@ def pytest_runtest_call() -> Iterator[None]:
 pytest_runtest_setup = pytest_runtest_call  # and a fixture that does
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """The files of this folder come first: they hold the longest tests and the dearest fixtures.
 
     Workers steal from the end. There a page of the documentation would leave the other worker
@@ -62,14 +59,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.parent != _HERE)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Leave the libraries out of garbage collection, which otherwise walks them again and again."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
-def short_timings() -> Iterator[None]:
+def short_timings():
     """Summaries and reports repeat each timed call for 20 ms instead of 300; no test asserts how fast anything is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pine_boost.native.figures._OF_SIZE", SECONDS_OF_A_TIMING)
@@ -77,7 +74,7 @@ def short_timings() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def few_synthetic_rows() -> Iterator[None]:
+def few_synthetic_rows():
     """Compressions fit to thousands of rows instead of tens of thousands.
 
     How small a model becomes depends on them; what is written, counted and promised does not.

@@ -1,12 +1,9 @@
 """The public face: exports, one-table split, warnings about held-out rows, saved folders."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,33 +19,33 @@ from pine_boost.folders import write_folder
 
 
 @pytest.fixture(scope="module")
-def table() -> tuple[Any, Any]:
+def table():
     X, y = load_breast_cancer(return_X_y=True)
     return X[:, :6], y
 
 
 @pytest.fixture(scope="module")
-def boosting(table: Any) -> Any:
+def boosting(table):
     X, y = table
     return GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0).fit(X[:250], y[:250])
 
 
 @pytest.fixture(scope="module")
-def result(table: Any, boosting: Any) -> Any:
+def result(table, boosting):
     X, _ = table
     return prune_booster(boosting, X[:250], X[250:450], alpha=0.3)
 
 
 @pytest.mark.parametrize("name", pine_boost.__all__)
-def test_everything_exported_is_there(name: str) -> None:
+def test_everything_exported_is_there(name):
     assert getattr(pine_boost, name) is not None
 
 
-def test_dir_shows_the_public_names_and_nothing_else() -> None:
+def test_dir_shows_the_public_names_and_nothing_else():
     assert dir(pine_boost) == sorted(pine_boost.__all__)
 
 
-def test_functions_stay_functions_whatever_is_imported_first() -> None:
+def test_functions_stay_functions_whatever_is_imported_first():
     code = (
         "import importlib, pkgutil, pine_boost\n"
         "[importlib.import_module(f'pine_boost.{m.name}') for m in"
@@ -59,7 +56,7 @@ def test_functions_stay_functions_whatever_is_imported_first() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_importing_loads_no_library_and_completion_knows_every_name() -> None:
+def test_importing_loads_no_library_and_completion_knows_every_name():
     code = (
         "import sys, pine_boost\n"
         "loaded = {'ortools', 'sklearn', 'xgboost', 'lightgbm', 'pandas'} & set(sys.modules)\n"
@@ -70,7 +67,7 @@ def test_importing_loads_no_library_and_completion_knows_every_name() -> None:
     assert "SolverBudgetExceeded" not in dir(pine_boost)
 
 
-def test_one_table_is_split_and_said_so(table: Any, boosting: Any) -> None:
+def test_one_table_is_split_and_said_so(table, boosting):
     X, _ = table
     with pytest.warns(HoldoutWarning, match="255 rows to fit the score and 64 to calibrate"):
         first = prune_booster(boosting, X[250:], alpha=0.3)
@@ -80,13 +77,13 @@ def test_one_table_is_split_and_said_so(table: Any, boosting: Any) -> None:
     assert again.region.fingerprint() == first.region.fingerprint()
 
 
-def test_calibrating_on_the_rows_of_the_fit_is_refused(table: Any, boosting: Any) -> None:
+def test_calibrating_on_the_rows_of_the_fit_is_refused(table, boosting):
     X, _ = table
     with pytest.raises(InvalidInputError, match="X_cal also occur in X_fit"):
         prune_booster(boosting, X[:250], X[100:250], alpha=0.3)
 
 
-def test_alpha_0_needs_no_tables_splits_nothing_off_and_warns_of_nothing(table: Any, boosting: Any) -> None:
+def test_alpha_0_needs_no_tables_splits_nothing_off_and_warns_of_nothing(table, boosting):
     bare = prune_booster(boosting, alpha=0, objective="l1")
     assert bare.region.tau is None
     assert (bare.region.n_fit, bare.region.n_cal) == (0, 0)
@@ -95,7 +92,7 @@ def test_alpha_0_needs_no_tables_splits_nothing_off_and_warns_of_nothing(table: 
     assert bare.status == helped.status == "CERTIFIED"
 
 
-def test_the_result_keeps_what_it_promises(table: Any, result: Any, boosting: Any) -> None:
+def test_the_result_keeps_what_it_promises(table, result, boosting):
     X, y = table
     measured = result.evaluate(X[450:], y[450:])
     assert result.status == "CERTIFIED"
@@ -108,13 +105,13 @@ def test_the_result_keeps_what_it_promises(table: Any, result: Any, boosting: An
     assert "CERTIFIED" in result._repr_html_()
 
 
-def test_labels_of_another_length_are_refused(table: Any, result: Any) -> None:
+def test_labels_of_another_length_are_refused(table, result):
     X, y = table
     with pytest.raises(InvalidInputError, match="10 rows and y 9"):
         result.evaluate(X[:10], y[:9])
 
 
-def test_a_saved_folder_is_complete_and_readable(result: Any, tmp_path: Path) -> None:
+def test_a_saved_folder_is_complete_and_readable(result, tmp_path):
     folder = result.save(tmp_path / "deep" / "out")
     names = {path.name for path in folder.iterdir()}
     assert names == {"model.pkl", "certificate.json", "region.json", "report.html"}
@@ -123,8 +120,8 @@ def test_a_saved_folder_is_complete_and_readable(result: Any, tmp_path: Path) ->
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
 
 
-def test_a_failed_write_leaves_no_folder_and_no_certificate(tmp_path: Path) -> None:
-    files: dict[str, Any] = {"region.json": b"{}", "report.html": None, "certificate.json": b"{}"}
+def test_a_failed_write_leaves_no_folder_and_no_certificate(tmp_path):
+    files = {"region.json": b"{}", "report.html": None, "certificate.json": b"{}"}
     with pytest.raises(TypeError):
         write_folder(tmp_path / "new", files, overwrite=True)
     assert list(tmp_path.iterdir()) == []
@@ -136,13 +133,13 @@ def test_a_failed_write_leaves_no_folder_and_no_certificate(tmp_path: Path) -> N
     assert (tmp_path / "old" / "certificate.json").read_text() == "{}"  # untouched
 
 
-def test_a_file_is_no_folder(result: Any, tmp_path: Path) -> None:
+def test_a_file_is_no_folder(result, tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(InvalidInputError, match="is a file"):
         result.save(tmp_path / "taken")
 
 
-def test_representations_fit_into_a_line(result: Any) -> None:
+def test_representations_fit_into_a_line(result):
     for thing in (result, result.region, result.certificate):
         assert len(repr(thing)) < 160
         assert "\n" not in repr(thing)
@@ -150,7 +147,7 @@ def test_representations_fit_into_a_line(result: Any) -> None:
     assert "alpha=0.3" in repr(result.region)
 
 
-def test_a_saved_result_is_loaded_again(result: Any, table: Any, boosting: Any, tmp_path: Path) -> None:
+def test_a_saved_result_is_loaded_again(result, table, boosting, tmp_path):
     X, _ = table
     folder = result.save(tmp_path / "out", report=False)
     with pytest.raises(Exception, match="trust_pickle"):
@@ -173,7 +170,7 @@ def test_a_saved_result_is_loaded_again(result: Any, table: Any, boosting: Any, 
         PruneResult.load(folder, other, trust_pickle=True)
 
 
-def test_little_removed_names_the_next_steps_that_fit(result: Any) -> None:
+def test_little_removed_names_the_next_steps_that_fit(result):
     c = result.certificate
     assert next_steps(c) == ()
     all_kept = replace(c, units_kept=c.units_before)
@@ -198,13 +195,13 @@ def test_little_removed_names_the_next_steps_that_fit(result: Any) -> None:
     assert 3 <= len(rounds) <= 4
 
 
-def test_the_summary_of_a_model_that_stayed_ends_with_them(table: Any, boosting: Any) -> None:
+def test_the_summary_of_a_model_that_stayed_ends_with_them(table, boosting):
     X, _ = table
     kept = prune_booster(boosting, X[:250], X[250:450], alpha=0.3, time_limit=1e-9)
     assert kept.summary().splitlines()[-1].startswith("- pine_boost.compress_booster(")
 
 
-def test_one_of_a_kind_is_no_plural(result: Any) -> None:
+def test_one_of_a_kind_is_no_plural(result):
     from pine_boost.fleet.run import FleetResult, Row
 
     c = replace(result.certificate, lower_bound=1, optimal=False)
@@ -214,7 +211,7 @@ def test_one_of_a_kind_is_no_plural(result: Any) -> None:
     assert FleetResult(Path("f"), (Row("a", "FAILED"),)).summary() == "1 job: 1 FAILED"
 
 
-def test_a_regressor_has_no_probabilities(table: Any) -> None:
+def test_a_regressor_has_no_probabilities(table):
     from sklearn.ensemble import GradientBoostingRegressor
 
     X, y = table

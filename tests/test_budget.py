@@ -1,7 +1,5 @@
 """A budget is frozen, its parts never outlive it, and without a limit nothing runs out."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import FrozenInstanceError
@@ -11,7 +9,7 @@ import pytest
 from pine_boost.budget import Budget, Effort, OutOfTime, Step, StopReason
 
 
-def test_without_a_limit_nothing_runs_out() -> None:
+def test_without_a_limit_nothing_runs_out():
     budget = Budget.of(None)
     assert not budget.is_limited
     assert budget.remaining == math.inf
@@ -20,7 +18,7 @@ def test_without_a_limit_nothing_runs_out() -> None:
     assert budget.within(5.0).is_limited
 
 
-def test_the_deadline_is_checked() -> None:
+def test_the_deadline_is_checked():
     budget = Budget.of(1e-9)
     time.sleep(1e-6)
     assert budget.is_over
@@ -29,7 +27,7 @@ def test_the_deadline_is_checked() -> None:
         budget.check()
 
 
-def test_a_part_never_outlives_the_whole() -> None:
+def test_a_part_never_outlives_the_whole():
     budget = Budget.of(10.0, Effort(n_walks=3))
     half = budget.share(0.5)
     assert half.deadline < budget.deadline
@@ -38,11 +36,11 @@ def test_a_part_never_outlives_the_whole() -> None:
     assert budget.within(1e6).deadline == budget.deadline
     assert budget.with_effort(Effort(n_walks=7)).deadline == budget.deadline
     with pytest.raises(FrozenInstanceError):
-        budget.deadline = 0.0  # type: ignore[misc]
+        budget.deadline = 0.0
 
 
-def test_the_callback_hears_of_steps() -> None:
-    heard: list[Step] = []
+def test_the_callback_hears_of_steps():
+    heard = []
     budget = Budget.of(5.0, callback=heard.append)
     step = Step(1, "walks", 30, 12, 0.1, "round", 10, 9, 2)
     budget.share(0.1).report_progress(step)
@@ -50,7 +48,7 @@ def test_the_callback_hears_of_steps() -> None:
     Budget().report_progress(step)  # nobody listens
 
 
-def test_a_reason_is_its_word() -> None:
+def test_a_reason_is_its_word():
     assert StopReason.TIME == "time"
     assert str(StopReason.OPTIMAL) == "optimal"
     assert StopReason("interrupted") is StopReason.INTERRUPTED

@@ -1,9 +1,6 @@
 """PineClassifier behaves like any scikit-learn classifier, and predicts what was proved."""
 
-from __future__ import annotations
-
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +14,11 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from pine_boost import InvalidInputError, PineClassifier
 
 
-def small_boosting() -> Any:
+def small_boosting():
     return GradientBoostingClassifier(n_estimators=3, max_depth=1, random_state=0)
 
 
-def applicable_checks() -> list[Any]:
+def applicable_checks():
     """All of scikit-learn's checks but two.
 
     One runs only with an environment variable. The other says that a row of weight 0 is a row that
@@ -37,11 +34,11 @@ def applicable_checks() -> list[Any]:
 
 @pytest.mark.parametrize(("estimator", "check"), applicable_checks())
 @pytest.mark.filterwarnings("ignore")  # the checks fit tables that no calibration can support
-def test_scikit_learn_accepts_it(estimator: Any, check: Any) -> None:
+def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)
 
 
-def test_predicts_what_was_proved_with_labels_of_text() -> None:
+def test_predicts_what_was_proved_with_labels_of_text():
     X, y = load_breast_cancer(return_X_y=True)
     labels = np.where(y == 1, "benign", "malignant")
     classifier = PineClassifier(alpha=0.4, random_state=0).fit(X[:400, :6], labels[:400])
@@ -59,7 +56,7 @@ def test_predicts_what_was_proved_with_labels_of_text() -> None:
     np.testing.assert_array_equal(again.predict(rest), classifier.predict(rest))
 
 
-def test_xgboost_inside_keeps_labels_of_text() -> None:
+def test_xgboost_inside_keeps_labels_of_text():
     import xgboost
 
     X, y = load_iris(return_X_y=True)
@@ -71,7 +68,7 @@ def test_xgboost_inside_keeps_labels_of_text() -> None:
     np.testing.assert_array_equal(classifier.predict(X)[inside], original[inside])
 
 
-def test_own_threshold_moves_the_decision() -> None:
+def test_own_threshold_moves_the_decision():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :5]
     classifier = PineClassifier(small_boosting(), alpha=0.4, threshold=0.7, random_state=0)
@@ -83,7 +80,7 @@ def test_own_threshold_moves_the_decision() -> None:
     np.testing.assert_array_equal(expected[inside], original[inside])
 
 
-def test_in_a_pipeline_and_a_grid_search() -> None:
+def test_in_a_pipeline_and_a_grid_search():
     X, y = load_breast_cancer(return_X_y=True)
     pine = PineClassifier(small_boosting(), random_state=0)
     search = GridSearchCV(
@@ -95,7 +92,7 @@ def test_in_a_pipeline_and_a_grid_search() -> None:
     assert search.best_estimator_[-1].result_.status == "CERTIFIED"
 
 
-def test_a_class_of_one_row_is_trained_on() -> None:
+def test_a_class_of_one_row_is_trained_on():
     X, y = load_iris(return_X_y=True)
     rare = np.concatenate([np.flatnonzero(y < 2), np.flatnonzero(y == 2)[:1]])
     classifier = PineClassifier(RandomForestClassifier(n_estimators=3, max_depth=2, random_state=0), alpha=0.4)
@@ -105,13 +102,13 @@ def test_a_class_of_one_row_is_trained_on() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, -0.2, True, "half"])
-def test_refuses_a_calibration_size_that_is_no_share(size: Any) -> None:
+def test_refuses_a_calibration_size_that_is_no_share(size):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(InvalidInputError, match="calibration_size"):
         PineClassifier(calibration_size=size).fit(X, y)
 
 
-def test_weights_of_the_rows_reach_the_estimator() -> None:
+def test_weights_of_the_rows_reach_the_estimator():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :6]
     weight = np.where(y == 1, 5.0, 0.1)

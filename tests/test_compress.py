@@ -1,7 +1,5 @@
 """compress_booster from end to end: same kind out, native answers, honest words, files."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any, cast
@@ -25,23 +23,23 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 N_FIT = 600
 
 
-def _data(n_classes: int, missing: bool = True) -> tuple[Any, Any, Any]:
+def _data(n_classes, missing=True):
     X, y = make_table(n_classes, missing=missing, n_rows=1400)
     return X[:N_FIT], X[N_FIT:], y[:N_FIT]
 
 
 @pytest.fixture(scope="module")
-def binary() -> Any:
+def binary():
     X_fit, X_val, y = _data(2)
     model = xgboost.XGBClassifier(n_estimators=20, max_depth=4, n_jobs=1).fit(X_fit, y)
-    seen: list[Any] = []
+    seen = []
     result = pine_boost.compress_booster(
         model, X_fit, X_val, fidelity=0.9, callback=seen.append, segments={"category": 1}
     )
     return model, X_fit, X_val, result, seen
 
 
-def test_a_smaller_model_of_the_same_kind_with_counts_made_natively(binary: Any) -> None:
+def test_a_smaller_model_of_the_same_kind_with_counts_made_natively(binary):
     model, _, X_val, result, seen = binary
     assert result.status == "VALIDATED"
     assert type(result.model) is xgboost.XGBClassifier
@@ -54,13 +52,13 @@ def test_a_smaller_model_of_the_same_kind_with_counts_made_natively(binary: Any)
     assert {step.phase for step in seen} == {"slices", "path"}
 
 
-def result_index(result: Any) -> int:
+def result_index(result):
     """Position of the returned size among the tested ones."""
     accepted = [i for i, size in enumerate(result.path) if size.accepted]
     return min(accepted, key=lambda i: result.path[i].leaves)
 
 
-def test_words_are_those_of_a_statistic(binary: Any) -> None:
+def test_words_are_those_of_a_statistic(binary):
     *_, result, _ = binary
     text = result.summary()
     assert f"Work per row: {result.record.work_before:.0f} -> {result.record.work_after:.0f} (" in text
@@ -72,7 +70,7 @@ def test_words_are_those_of_a_statistic(binary: Any) -> None:
     assert [row["leaves"] for row in result.path_table()] == [size.leaves for size in result.path]
 
 
-def test_the_input_that_an_attack_found_changes_its_class_natively(binary: Any) -> None:
+def test_the_input_that_an_attack_found_changes_its_class_natively(binary):
     model, X_fit, _, result, _ = binary
     record = result.record
     assert record.attack_distance is not None
@@ -83,7 +81,7 @@ def test_the_input_that_an_attack_found_changes_its_class_natively(binary: Any) 
     assert abs(margin[0]) == pytest.approx(record.attack_distance, rel=1e-4)
 
 
-def test_segments_add_up(binary: Any) -> None:
+def test_segments_add_up(binary):
     *_, result, _ = binary
     segments = result.record.segments
     assert sum(segment.n_rows for segment in segments) == result.record.n_val
@@ -97,21 +95,21 @@ def test_segments_add_up(binary: Any) -> None:
     assert worst.bound - 1e-4 < stated <= worst.bound
 
 
-def test_segments_of_missing_values_have_a_name() -> None:
+def test_segments_of_missing_values_have_a_name():
     changed = np.array([True, False, False, False])
-    given: Any = [np.nan, None, "a", "a"]
+    given = [np.nan, None, "a", "a"]
     segments = find_segments(given, None, cast(Any, None), changed, 0.9)
     assert {segment.name for segment in segments} == {"missing", "a"}
 
 
-def test_the_same_call_gives_the_same_bytes(binary: Any) -> None:
+def test_the_same_call_gives_the_same_bytes(binary):
     model, X_fit, X_val, result, _ = binary
     again = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, segments={"category": 1})
     assert again.record.compressed_digest == result.record.compressed_digest
     assert again.path == result.path
 
 
-def test_save_load_verify(binary: Any, tmp_path: Any) -> None:
+def test_save_load_verify(binary, tmp_path):
     model, _, X_val, result, _ = binary
     folder = result.save(tmp_path / "out")
     assert sorted(path.name for path in folder.iterdir()) == ["compression.json", "model.json"]
@@ -135,7 +133,7 @@ def test_save_load_verify(binary: Any, tmp_path: Any) -> None:
         pine_boost.CompressResult.load(folder, original=result.model)
 
 
-def test_an_edited_record_is_refused_or_found_wrong(binary: Any, tmp_path: Any) -> None:
+def test_an_edited_record_is_refused_or_found_wrong(binary, tmp_path):
     model, _, X_val, result, _ = binary
     from dataclasses import replace
 
@@ -161,7 +159,7 @@ def test_an_edited_record_is_refused_or_found_wrong(binary: Any, tmp_path: Any) 
         assert not pine_boost.verify_compression(model, result.model, forged, X_val).agrees, edit
 
 
-def test_overlap_is_refused_or_only_measured(binary: Any) -> None:
+def test_overlap_is_refused_or_only_measured(binary):
     model, X_fit, *_ = binary
     with pytest.raises(InvalidInputError, match="allow_overlap=True"):
         pine_boost.compress_booster(model, X_fit, X_fit, fidelity=0.9)
@@ -172,7 +170,7 @@ def test_overlap_is_refused_or_only_measured(binary: Any) -> None:
     assert "With confidence" not in result.record.claim
 
 
-def test_too_few_rows_are_named_at_once(binary: Any) -> None:
+def test_too_few_rows_are_named_at_once(binary):
     model, X_fit, X_val, *_ = binary
     with pytest.raises(InvalidInputError, match=r"needs at least 299.*0\.9704 at most"):
         pine_boost.compress_booster(model, X_fit, X_val[:100])
@@ -193,13 +191,13 @@ def test_too_few_rows_are_named_at_once(binary: Any) -> None:
         {"allow_overlap": 1},
     ],
 )
-def test_options_that_mean_nothing(binary: Any, options: dict[str, Any]) -> None:
+def test_options_that_mean_nothing(binary, options):
     model, X_fit, X_val, *_ = binary
     with pytest.raises(InvalidInputError):
         pine_boost.compress_booster(model, X_fit, X_val, **{"fidelity": 0.9, **options})
 
 
-def test_nothing_passes_and_the_original_comes_back() -> None:
+def test_nothing_passes_and_the_original_comes_back():
     X_fit, X_val, y = _data(2)
     stump = xgboost.XGBClassifier(n_estimators=1, max_depth=1, n_jobs=1).fit(X_fit, y)
     result = pine_boost.compress_booster(stump, X_fit, X_val, fidelity=0.99)
@@ -208,7 +206,7 @@ def test_nothing_passes_and_the_original_comes_back() -> None:
     assert "nothing is promised" in result.record.claim
 
 
-def test_a_file_gives_a_file(binary: Any, tmp_path: Any) -> None:
+def test_a_file_gives_a_file(binary, tmp_path):
     model, X_fit, X_val, result, _ = binary
     path = tmp_path / "booster.ubj"
     model.get_booster().save_model(path)
@@ -218,7 +216,7 @@ def test_a_file_gives_a_file(binary: Any, tmp_path: Any) -> None:
     assert np.array_equal(booster.predict(xgboost.DMatrix(X_val)) > 0.5, result.model.predict(X_val) == 1)
 
 
-def test_classes_by_lightgbm_keep_names_and_categories() -> None:
+def test_classes_by_lightgbm_keep_names_and_categories():
     import pandas
 
     X, y = make_table(3, n_rows=1400)
@@ -233,7 +231,7 @@ def test_classes_by_lightgbm_keep_names_and_categories() -> None:
     assert changed.sum() == result.record.n_changed
 
 
-def test_a_forest_keeps_probabilities_that_add_up() -> None:
+def test_a_forest_keeps_probabilities_that_add_up():
     X_fit, X_val, y = _data(3, missing=False)
     model = ensemble.RandomForestClassifier(12, max_depth=6, random_state=0).fit(X_fit, y)
     result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9)
@@ -242,7 +240,7 @@ def test_a_forest_keeps_probabilities_that_add_up() -> None:
     assert result.record.probability_shift["mean"] < 0.25
 
 
-def test_values_of_a_regressor_stay_within_the_tolerance() -> None:
+def test_values_of_a_regressor_stay_within_the_tolerance():
     X_fit, X_val, y = _data(3)
     model = xgboost.XGBRegressor(n_estimators=20, max_depth=4, n_jobs=1).fit(X_fit, y)
     with pytest.raises(InvalidInputError, match="tolerance="):
@@ -255,7 +253,7 @@ def test_values_of_a_regressor_stay_within_the_tolerance() -> None:
     assert result.leaves_after < result.leaves_before
 
 
-def test_probabilities_within_a_tolerance(binary: Any) -> None:
+def test_probabilities_within_a_tolerance(binary):
     model, X_fit, X_val, plain, _ = binary
     result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, tolerance=0.1)
     moved = np.abs(model.predict_proba(X_val) - result.model.predict_proba(X_val)).max(axis=1)
@@ -264,7 +262,7 @@ def test_probabilities_within_a_tolerance(binary: Any) -> None:
     assert result.leaves_after >= plain.leaves_after  # a stronger promise is not cheaper
 
 
-def test_whole_trees_stay_whole(binary: Any) -> None:
+def test_whole_trees_stay_whole(binary):
     model, X_fit, X_val, *_ = binary
     result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, minimize="trees")
     sizes = np.diff(result.original.forest.tree_offset)
@@ -272,14 +270,14 @@ def test_whole_trees_stay_whole(binary: Any) -> None:
     assert result.record.trees_after < result.record.trees_before
 
 
-def test_ada_boost_is_refused() -> None:
+def test_ada_boost_is_refused():
     X_fit, X_val, y = _data(2, missing=False)
     model = ensemble.AdaBoostClassifier(n_estimators=3, random_state=0).fit(X_fit, y)
     with pytest.raises(UnsupportedModelError, match="prune_booster"):
         pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9)
 
 
-def test_time_limit_ends_the_path(binary: Any) -> None:
+def test_time_limit_ends_the_path(binary):
     model, X_fit, X_val, *_ = binary
     # a callback that takes its time ends a fast machine's path too
     slow = {"time_limit": 0.2, "callback": lambda _: time.sleep(0.02)}
@@ -291,14 +289,14 @@ def test_time_limit_ends_the_path(binary: Any) -> None:
     assert late.record.attack_starts == 0
 
 
-def test_plot_shows_the_tested_sizes(binary: Any) -> None:
+def test_plot_shows_the_tested_sizes(binary):
     matplotlib.use("Agg")
     *_, result, _ = binary
     axes = result.plot()
     assert list(axes.lines[0].get_xdata()) == [size.cost for size in result.path]
 
 
-def test_segments_of_rows_seen_before_state_no_bound() -> None:
+def test_segments_of_rows_seen_before_state_no_bound():
     segments = [Segment(f"s{j}", 100, j, 0.9 - j / 100) for j in range(7)]
     lines = segments_in_words(segments, None)
     assert lines[0] == "Segment s6: 6 of 100 rows changed."

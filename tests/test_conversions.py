@@ -1,11 +1,8 @@
 """Tables become a matrix once and states once per call, with and without toss-ups."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from functools import cache
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -31,24 +28,24 @@ ONCE = {("matrix", N_FIT): 1, ("matrix", N_CAL): 1, ("states", N_FIT): 1, ("stat
 
 
 @cache
-def model_and_rows() -> tuple[Any, np.ndarray, np.ndarray]:
+def model_and_rows():
     X, y = load_breast_cancer(return_X_y=True)
     model = GradientBoostingClassifier(n_estimators=15, max_depth=2, random_state=0)
     return model.fit(X[:N_FIT], y[:N_FIT]), X[:N_FIT], X[N_FIT : N_FIT + N_CAL]
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
+def counted(monkeypatch):
     """How often tables of how many rows were converted to what."""
-    counts: Counter[tuple[str, int]] = Counter()
+    counts = Counter()
     make_states = StateSpace.states
 
-    def matrix_of(X: Any, *rest: Any, **options: Any) -> Any:
+    def matrix_of(X, *rest, **options):
         made = to_matrix(X, *rest, **options)
         counts["matrix", len(made)] += 1
         return made
 
-    def states_of(space: StateSpace, X: Any) -> Any:
+    def states_of(space, X):
         counts["states", len(X)] += 1
         return make_states(space, X)
 
@@ -59,12 +56,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
     return counts
 
 
-def of_tables(counts: Counter[tuple[str, int]]) -> dict[tuple[str, int], int]:
+def of_tables(counts):
     return {what: count for what, count in counts.items() if what[1] in (N_FIT, N_CAL)}
 
 
 @pytest.mark.parametrize("indifference", [0.0, 0.02, "auto"])
-def test_a_call_converts_every_table_once(indifference: float | str, counted: Counter[tuple[str, int]]) -> None:
+def test_a_call_converts_every_table_once(indifference, counted):
     model, X_fit, X_cal = model_and_rows()
     result = prune_booster(model, X_fit, X_cal, alpha=0.2, indifference=indifference)
     assert result.search.pruned is not None
@@ -72,7 +69,7 @@ def test_a_call_converts_every_table_once(indifference: float | str, counted: Co
     assert of_tables(counted) == ONCE
 
 
-def test_a_sweep_converts_every_table_once(counted: Counter[tuple[str, int]]) -> None:
+def test_a_sweep_converts_every_table_once(counted):
     model, X_fit, X_cal = model_and_rows()
     swept = sweep(model, X_fit, X_cal, alphas=[0.2, 0.4], indifference=0.02)
     assert all(result.certificate.serving is not None for result in swept)
@@ -80,7 +77,7 @@ def test_a_sweep_converts_every_table_once(counted: Counter[tuple[str, int]]) ->
 
 
 @pytest.mark.parametrize("library", ["sklearn", "xgboost", "lightgbm"])
-def test_rows_that_pass_the_serving_margin_are_those_of_the_pruned_models_own_states(library: str) -> None:
+def test_rows_that_pass_the_serving_margin_are_those_of_the_pruned_models_own_states(library):
     """Counted in the states of the region; `contains` makes states of the pruned model alone."""
     model, X_fit, X_cal = model_and_rows()
     y = model.predict(X_fit)
@@ -96,7 +93,7 @@ def test_rows_that_pass_the_serving_margin_are_those_of_the_pruned_models_own_st
     assert 0 < serving.n_inside < N_CAL
 
 
-def test_of_calibration_rows_no_more_is_kept_than_toss_ups_need() -> None:
+def test_of_calibration_rows_no_more_is_kept_than_toss_ups_need():
     model, X_fit, X_cal = model_and_rows()
     forest = read_model(model).forest
     assert fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2)).cal_rows is None
@@ -105,7 +102,7 @@ def test_of_calibration_rows_no_more_is_kept_than_toss_ups_need() -> None:
     assert kept.n_rows == N_CAL
 
 
-def test_rows_read_in_chunks_are_read_anew_and_after_the_deadline(tmp_path: Any) -> None:
+def test_rows_read_in_chunks_are_read_anew_and_after_the_deadline(tmp_path):
     model, X_fit, _ = model_and_rows()
     forest = read_model(model).forest
     names = [f"x{feature}" for feature in range(X_fit.shape[1])]

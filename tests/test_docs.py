@@ -1,7 +1,5 @@
 """Docstrings of the public API: numpydoc sections are there and their examples run."""
 
-from __future__ import annotations
-
 import dataclasses
 import doctest
 import importlib
@@ -39,7 +37,7 @@ FUNCTIONS = [
 ] + ENTRANCES
 
 
-def lookup(name: str) -> object:
+def lookup(name):
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
 

@@ -1,10 +1,7 @@
 """Every example and every Python block of the README and of the docs runs as it stands."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +25,7 @@ VOLATILE = re.compile(
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptServer]:
+def scripts(tmp_path_factory):
     server = ScriptServer(tmp_path_factory.mktemp("server"))
     yield server
     server.close()
@@ -60,7 +57,7 @@ def test_example_runs(path, scripts, tmp_path):
         assert (tmp_path / "two-moons.png").read_bytes().startswith(b"\x89PNG")
 
 
-def cells_of(path: Path) -> list[tuple[str, str]]:
+def cells_of(path):
     """Code and printed text of the cells of a notebook."""
     cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
     return [("".join(c["source"]), "".join("".join(o.get("text", "")) for o in c["outputs"])) for c in cells]
@@ -82,7 +79,7 @@ def test_there_is_a_notebook_for_every_way_in():
     assert {path.stem for path in NOTEBOOKS} == {"credit_scoring", "lightgbm_categories", "serving_fastapi"}
 
 
-def blocks_of(page: Path) -> list[tuple[str, str]]:
+def blocks_of(page):
     return [(code, shown) for code, shown in BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 

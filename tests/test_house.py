@@ -32,7 +32,7 @@ VERIFY_RESTS_ON = {
 OLD_WORDS = re.compile(r"In comes?\b|\banew\b|DESIGN\b|\bfacts/")
 
 
-def check_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+def check_imports(folder):
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     return subprocess.run(
         [sys.executable, "-c", program, "--config", str(ROOT / ".importlinter"), "--no-cache"],
@@ -103,7 +103,7 @@ def test_no_test_file_imports_another():
 
 
 def test_no_two_files_share_a_name_unless_they_are_the_same_part_of_sibling_folders():
-    places: dict[str, set[str]] = {}
+    places = {}
     for name in _modules():
         folder, _, stem = name.removesuffix(".py").rpartition("/")
         # readers are the same part of every library, a command has the name of the call that it runs
@@ -114,8 +114,8 @@ def test_no_two_files_share_a_name_unless_they_are_the_same_part_of_sibling_fold
 
 
 def test_no_two_public_classes_share_a_name():
-    seen: set[str] = set()
-    twice: set[str] = set()
+    seen = set()
+    twice = set()
     for path in _modules().values():
         names = {n.name for n in _nodes(path) if isinstance(n, ast.ClassDef) and not n.name.startswith("_")}
         twice |= names & seen
@@ -139,7 +139,7 @@ def test_the_architecture_page_names_files_and_rooms_that_exist():
         assert any((place / name).exists() for place in places), name
 
 
-def _modules() -> dict[str, Path]:
+def _modules():
     """Every module of the package by its path, those of the readers as parsers/..."""
     folders = {"": ROOT / "pine_boost", "parsers/": ROOT / "parsers"}
     found = {}
@@ -151,17 +151,17 @@ def _modules() -> dict[str, Path]:
     return found
 
 
-def _is_imported(path: Path) -> bool:
+def _is_imported(path):
     is_room = path.is_dir() and (path / "__init__.py").exists()
     return is_room or (path.suffix == ".py" and path.stem != "__init__")
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _imported(node):
     if isinstance(node, ast.ImportFrom):
         return [node.module or ""]
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
 @cache  # several tests look at every file
-def _nodes(path: Path) -> list[ast.AST]:
+def _nodes(path):
     return list(ast.walk(ast.parse(path.read_text())))

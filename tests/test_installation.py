@@ -1,7 +1,5 @@
 """`check_installation` finds faults that were planted in what it checks."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
@@ -24,7 +22,7 @@ pytest.importorskip("sklearn")
 SUMS = reference.native_margins
 
 
-def failed(found) -> set[str]:
+def failed(found):
     return {check.name for check in found.checks if check.passed is False}
 
 

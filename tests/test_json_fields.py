@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ from pine_boost.errors import MalformedModelError
         ("9" * 10_000, "is not JSON"),
     ],
 )
-def test_text_that_is_not_strict_json_is_refused(text: Any, words: str) -> None:
+def test_text_that_is_not_strict_json_is_refused(text, words):
     with pytest.raises(MalformedModelError, match=words) as caught, f.reading("domain file", "Write another"):
         f.parse_text(text)
     assert str(caught.value).startswith("Invalid domain file: ")
@@ -33,7 +33,7 @@ def test_text_that_is_not_strict_json_is_refused(text: Any, words: str) -> None:
 
 
 INNER = {"a": f.integer(), "b": f.optional(f.text())}
-REFUSED: list[tuple[Any, f.Reader]] = [
+REFUSED = [
     *((value, f.integer(0, 9)) for value in (True, 1.0, 1.5, "1", None, [1], -1, 10, 2**63, 10**400)),
     *((value, f.integer(as_text=True)) for value in (1, True, "1.0", "1" * 30)),
     *((value, f.array(np.int32, typed=True)) for value in ([1], None, np.zeros(1, np.int64))),
@@ -58,12 +58,12 @@ REFUSED: list[tuple[Any, f.Reader]] = [
 
 
 @pytest.mark.parametrize(("value", "reader"), REFUSED, ids=range(len(REFUSED)))
-def test_values_of_another_kind_are_refused_by_name(value: Any, reader: f.Reader) -> None:
+def test_values_of_another_kind_are_refused_by_name(value, reader):
     with pytest.raises(f.FieldError, match="field"):
         f.read({"field": value}, {"field": reader})
 
 
-def test_values_that_fit_are_taken() -> None:
+def test_values_that_fit_are_taken():
     table = {
         "a": f.optional(f.number()),
         "b": f.sequence(f.integer(as_text=True)),
@@ -84,7 +84,7 @@ def test_values_that_fit_are_taken() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, True, 1.0, "1", None, [1]])
-def test_only_one_version_is_read(version: Any) -> None:
+def test_only_one_version_is_read(version):
     document = f.write_document({"a": 1}, "some format", sealed=True)
     assert f.read_sealed(document, "some format", {"a": f.integer()}) == {"a": 1}
     for other in ({**document, "format_version": version}, {**document, "format": version}):
@@ -92,7 +92,7 @@ def test_only_one_version_is_read(version: Any) -> None:
             f.read_sealed(other, "some format", {"a": f.integer()})
 
 
-def test_fields_are_checked_before_the_digest_and_then_the_digest() -> None:
+def test_fields_are_checked_before_the_digest_and_then_the_digest():
     document = f.write_document({"a": 1, "date": 5}, "some format", sealed=True)
     table = {"a": f.integer(), "date": f.integer()}
     with pytest.raises(f.FieldError, match="'a' is inf"):
@@ -119,7 +119,7 @@ class _Outer:
     unit: Annotated[str, f.text(["tree", "leaf"])] = "tree"
 
 
-def test_a_dataclass_declares_its_fields_by_their_types() -> None:
+def test_a_dataclass_declares_its_fields_by_their_types():
     fields = {
         **{"n": 1, "tau": None, "level": 0.5, "pair": ["a", "b"], "sizes": {"x": 1, "y": None}, "unit": "leaf"},
         "inner": [{"name": "i", "counts": [0, 2]}],

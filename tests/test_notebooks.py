@@ -1,10 +1,7 @@
 """Results in notebooks: every one has HTML and a readable text, and progress is one updating line."""
 
-from __future__ import annotations
-
 import dataclasses
 from html.parser import HTMLParser
-from typing import Any
 
 import nbclient
 import nbformat
@@ -31,23 +28,23 @@ RESULTS = [
 class _Tags(HTMLParser):
     """Every tag is closed in order."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.open: list[str] = []
+        self.open = []
         self.text = ""
 
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
+    def handle_starttag(self, tag, attrs):
         if tag != "br":
             self.open.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     parser = _Tags()
     parser.feed(page)
     assert parser.open == []
@@ -55,26 +52,26 @@ def text_of(page: str) -> str:
 
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
-def test_every_result_has_html_and_a_text_of_its_own(kind: type) -> None:
+def test_every_result_has_html_and_a_text_of_its_own(kind):
     assert dataclasses.is_dataclass(kind)
     assert hasattr(kind, "_repr_html_")
     assert kind.__str__ is not object.__str__
 
 
-def test_text_becomes_paragraphs_lists_and_an_exact_statement_on_demand() -> None:
+def test_text_becomes_paragraphs_lists_and_an_exact_statement_on_demand():
     page = text_html("A <b>: 1 -> 2\nplain\n- first\n  second\nend\n- last", "exact & long")
     assert text_of(page) == "A <b>: 1 -> 2plainfirstsecondendlastThe exact statementexact & long"
     assert page.count("<ul>") == page.count("</ul>") == 2
     assert "<details>" not in text_html("A\nexact", "exact")
 
 
-def test_tables_escape_and_align() -> None:
+def test_tables_escape_and_align():
     page = table_html(("n", "what"), [(1, "a <b>\nc")], "below")
     assert text_of(page) == "nwhat1a <b>cbelow"
     assert "text-align:right" in page
 
 
-def test_results_show_their_summary(capsys: Any) -> None:
+def test_results_show_their_summary(capsys):
     from sklearn import ensemble
 
     X = np.random.default_rng(0).normal(size=(400, 3))
@@ -95,7 +92,7 @@ def test_results_show_their_summary(capsys: Any) -> None:
     assert "same class" in text_of(pruned.evaluate(X)._repr_html_())
 
 
-def test_a_cell_shows_one_progress_line_that_is_updated() -> None:
+def test_a_cell_shows_one_progress_line_that_is_updated():
     """A real kernel: steps of a search replace one line of output, also between two steps."""
     code = (
         "import time\nfrom pine_boost.progress import Progress\nfrom pine_boost.budget import Step\n"

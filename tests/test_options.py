@@ -1,7 +1,5 @@
 """Options: checked once, the same for every caller; numbers of numpy are numbers."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from dataclasses import fields
@@ -106,9 +104,7 @@ def test_minus_one_is_every_core_this_process_may_use():
         ({"unit": "leaf"}, "leaf", "leaf"),
     ],
 )
-def test_leaf_values_are_chosen_where_they_are_free(
-    given: dict[str, str], with_free_leaves: str, with_votes: str
-) -> None:
+def test_leaf_values_are_chosen_where_they_are_free(given, with_free_leaves, with_votes):
     options = Options(**given)
     assert options.reweight_of(True) == with_free_leaves
     assert options.reweight_of(False) == with_votes

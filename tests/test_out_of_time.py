@@ -1,10 +1,6 @@
 """Time that ends while the region is being fitted: the original, no claim, and nothing raised."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +20,7 @@ OVER = Budget(deadline=0.0)
 NO_TIME = 1e-9  # seconds: over before the first row is read
 
 
-def _require_nothing_claimed(result: PruneResult, alpha: float) -> None:
+def _require_nothing_claimed(result, alpha):
     certificate = result.certificate
     assert result.status == "NOT_CERTIFIED"
     assert certificate.claim == ""
@@ -37,13 +33,13 @@ def _require_nothing_claimed(result: PruneResult, alpha: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def parts() -> tuple[Any, Any, Any]:
+def parts():
     model, X = fitted("xgboost")
     half = len(X) // 2
     return model, X[:half], X[half:]
 
 
-def test_prune_returns_the_original(parts: Any, tmp_path: Path) -> None:
+def test_prune_returns_the_original(parts, tmp_path):
     model, X_fit, X_cal = parts
     result = prune_booster(model, X_fit, X_cal, alpha=0.2, time_limit=NO_TIME)
     _require_nothing_claimed(result, 0.2)
@@ -56,7 +52,7 @@ def test_prune_returns_the_original(parts: Any, tmp_path: Path) -> None:
     assert loaded.evaluate(X_cal).fidelity == 1.0
 
 
-def test_a_domain_still_narrows(parts: Any) -> None:
+def test_a_domain_still_narrows(parts):
     model, X_fit, X_cal = parts
     low = Domain(never_missing=True)
     result = prune_booster(model, X_fit, X_cal, domain=low, time_limit=NO_TIME)
@@ -65,7 +61,7 @@ def test_a_domain_still_narrows(parts: Any) -> None:
     assert not result.region.contains(np.full_like(X_cal[:1], np.nan))[0]
 
 
-def test_sweep_and_selection_return_the_original_for_every_alpha(parts: Any) -> None:
+def test_sweep_and_selection_return_the_original_for_every_alpha(parts):
     model, X_fit, X_cal = parts
     swept = sweep(model, X_fit, X_cal, alphas=[0.1, 0.6], time_limit=NO_TIME)
     assert swept.alphas == (0.1, 0.6)
@@ -77,7 +73,7 @@ def test_sweep_and_selection_return_the_original_for_every_alpha(parts: Any) -> 
     assert chosen.model is model
 
 
-def test_the_classifier_predicts_with_the_original(parts: Any) -> None:
+def test_the_classifier_predicts_with_the_original(parts):
     from pine_boost.classifier import PineClassifier
 
     _, X_fit, _ = parts
@@ -88,7 +84,7 @@ def test_the_classifier_predicts_with_the_original(parts: Any) -> None:
 
 
 @pytest.mark.parametrize("command", ["prune", "sweep"])
-def test_the_command_line_writes_the_original(parts: Any, command: str, tmp_path: Path, capsys: Any) -> None:
+def test_the_command_line_writes_the_original(parts, command, tmp_path, capsys):
     model, X_fit, X_cal = parts
     model.save_model(tmp_path / "model.json")
     np.save(tmp_path / "fit.npy", X_fit)
@@ -109,7 +105,7 @@ def test_the_command_line_writes_the_original(parts: Any, command: str, tmp_path
     assert json.loads(out)
 
 
-def test_the_deadline_ends_the_fit_of_a_region(parts: Any) -> None:
+def test_the_deadline_ends_the_fit_of_a_region(parts):
     from pine_boost.parsers import read_model
 
     model, X_fit, X_cal = parts

@@ -1,7 +1,5 @@
 """`compare_models` counts what the native models answer, and its intervals are exact."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

@@ -1,14 +1,11 @@
 """Progress: one updating line on a terminal, lines in a log, advice after half a minute; shown or not."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal
 import sys
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +18,11 @@ from pine_boost.progress import Progress, is_shown
 
 
 class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def test_a_terminal_shows_one_line_and_a_log_only_changes() -> None:
+def test_a_terminal_shows_one_line_and_a_log_only_changes():
     steps = [
         Step(1, "rows", 30, 50, 0.1, "round", 10, 10, 1),
         Step(2, "climb", 30, 60, 0.2, "round", 10, 10, 1),
@@ -47,7 +44,7 @@ def test_a_terminal_shows_one_line_and_a_log_only_changes() -> None:
     assert not any(word in log.getvalue() for word in ("climb", "exact", "rows"))
 
 
-def test_a_model_proved_once_is_named_before_its_second_proof() -> None:
+def test_a_model_proved_once_is_named_before_its_second_proof():
     log = io.StringIO()
     progress = Progress(log)
     progress(Step(1, "rows", 30, 50, 0.1, "round", 30, 30, 1))
@@ -62,11 +59,11 @@ def test_a_model_proved_once_is_named_before_its_second_proof() -> None:
     ]
 
 
-def test_a_search_tells_of_a_model_before_it_is_proved_twice() -> None:
+def test_a_search_tells_of_a_model_before_it_is_proved_twice():
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] + X[:, 1] > 0)
-    steps: list[Step] = []
+    steps = []
     result = prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append)
     assert result.certificate.trees_after < 10
     first = next(step for step in steps if step.proved_once == result.certificate.trees_after)
@@ -74,7 +71,7 @@ def test_a_search_tells_of_a_model_before_it_is_proved_twice() -> None:
     assert steps[-1].units == steps[-1].proved_once == result.certificate.trees_after
 
 
-def test_without_a_limit_a_user_is_told_how_to_stop() -> None:
+def test_without_a_limit_a_user_is_told_how_to_stop():
     early = Step(1, "rows", 30, 50, 29.0, "round", 10, 10, 1)
     late = Step(2, "exact", 12, 80, 31.0, "round", 4, 4, 2)
     later = Step(3, "exact", 12, 80, 90.0, "round", 4, 4, 2)
@@ -96,7 +93,7 @@ def test_without_a_limit_a_user_is_told_how_to_stop() -> None:
     assert "Ctrl-C" not in limited.getvalue()
 
 
-def test_progress_is_shown_on_a_terminal_and_in_a_notebook(monkeypatch: Any) -> None:
+def test_progress_is_shown_on_a_terminal_and_in_a_notebook(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert not is_shown(None)
     assert is_shown(True)
@@ -108,24 +105,24 @@ def test_progress_is_shown_on_a_terminal_and_in_a_notebook(monkeypatch: Any) -> 
     assert is_shown(None)
 
 
-def test_verbose_shows_beside_a_callback_and_silence_is_silent(capsys: Any) -> None:
+def test_verbose_shows_beside_a_callback_and_silence_is_silent(capsys):
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] + X[:, 1] > 0)
-    options: dict[str, Any] = {"objective": "l1"}
-    steps: list[Step] = []
+    options = {"objective": "l1"}
+    steps = []
     prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append, **options)
     assert steps
     assert capsys.readouterr().err == ""
     prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append, verbose=True, **options)
     assert "5 -> " in capsys.readouterr().err
-    told: list[Any] = []
+    told = []
     sweep(model, X[:200], X[200:], alphas=[0.3], verbose=True, callback=lambda *step: told.append(step), **options)
     assert "alpha 0.3: 5 -> " in capsys.readouterr().err
     assert all(len(step) == 2 for step in told)
 
 
-def test_a_candidate_is_not_called_proved_and_a_log_is_not_flooded() -> None:
+def test_a_candidate_is_not_called_proved_and_a_log_is_not_flooded():
     log, terminal = io.StringIO(), _Terminal()
     for stream in (log, terminal):
         progress = Progress(stream)
@@ -143,13 +140,13 @@ def test_a_candidate_is_not_called_proved_and_a_log_is_not_flooded() -> None:
 
 
 @pytest.mark.usefixtures("few_synthetic_rows")
-def test_compression_and_survey_take_verbose(capsys: Any) -> None:
+def test_compression_and_survey_take_verbose(capsys):
     X = np.random.default_rng(0).normal(size=(900, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=0)
     model.fit(X[:300], X[:300, 0] + X[:300, 1] > 0)
     n_leaves = sum(tree.get_n_leaves() for tree in model.estimators_.ravel())
-    options: dict[str, Any] = {"fidelity": 0.98}
-    told: list[Step] = []
+    options = {"fidelity": 0.98}
+    told = []
     compress_booster(model, X[:300], X[300:], verbose=True, callback=told.append, **options)
     assert f"{n_leaves} leaves, trying " in capsys.readouterr().err
     assert {step.units for step in told} == {n_leaves}
@@ -162,7 +159,7 @@ def test_compression_and_survey_take_verbose(capsys: Any) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_the_elapsed_time_is_updated_between_steps_and_the_line_is_cleared() -> None:
+def test_the_elapsed_time_is_updated_between_steps_and_the_line_is_cleared():
     terminal = _Terminal()
     with Progress(terminal, time_limit=60.0) as progress:
         progress.say("reading")
@@ -174,7 +171,7 @@ def test_the_elapsed_time_is_updated_between_steps_and_the_line_is_cleared() -> 
     assert terminal.getvalue().endswith("\r")  # what follows begins at column 1
 
 
-def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy() -> None:
+def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy():
     log = io.StringIO()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
@@ -189,7 +186,7 @@ def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy() -> None:
     assert signal.set_wakeup_fd(-1) == -1
 
 
-def test_an_event_loop_keeps_its_signals() -> None:
+def test_an_event_loop_keeps_its_signals():
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
     signal.set_wakeup_fd(theirs)
@@ -206,7 +203,7 @@ def test_an_event_loop_keeps_its_signals() -> None:
         os.close(theirs)
 
 
-def _large_model() -> tuple[Any, Any]:
+def _large_model():
     import xgboost
 
     random = np.random.default_rng(0)
@@ -215,12 +212,12 @@ def _large_model() -> tuple[Any, Any]:
     return xgboost.XGBClassifier(n_estimators=70, max_depth=6).fit(X[:900], y[:900]), X
 
 
-def test_prune_says_before_the_search_that_a_large_model_will_hardly_shrink(caplog: Any, capsys: Any) -> None:
+def test_prune_says_before_the_search_that_a_large_model_will_hardly_shrink(caplog, capsys):
     model, X = _large_model()
-    steps: list[Step] = []
-    options: dict[str, Any] = {"alpha": 0.1, "time_limit": 0.5}
+    steps = []
+    options = {"alpha": 0.1, "time_limit": 0.5}
 
-    def is_told_first(step: Step) -> None:
+    def is_told_first(step):
         steps.append(step)
         assert "expect about 0%" in caplog.text
 
@@ -235,7 +232,7 @@ def test_prune_says_before_the_search_that_a_large_model_will_hardly_shrink(capl
     assert caplog.text == "" == capsys.readouterr().err
 
 
-def test_what_to_expect_depends_on_the_size_and_on_what_is_asked() -> None:
+def test_what_to_expect_depends_on_the_size_and_on_what_is_asked():
     assert expectation_of(100, 2800, 100, 0.1, 0.0).startswith("100 trees with 28 leaves each on average")
     assert "28%" in expectation_of(100, 2800, 100, 0.05, "auto")
     assert expectation_of(30, 1500, 30, 0.1, 0.0) == ""  # not measured: nothing is said
@@ -243,11 +240,11 @@ def test_what_to_expect_depends_on_the_size_and_on_what_is_asked() -> None:
     assert expectation_of(100, 2800, 100, 0.4, 0.0) == ""
 
 
-def test_choosing_what_to_leave_out_is_not_silent() -> None:
+def test_choosing_what_to_leave_out_is_not_silent():
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] + X[:, 1] > 0)
-    steps: list[Step] = []
+    steps = []
     prune_booster(model, X[:200], X[200:], alpha=0.3, indifference="auto", objective="l1", callback=steps.append)
     assert steps[0].phase == CHOOSING
     log = io.StringIO()

@@ -1,7 +1,5 @@
 """Same inputs, seed and versions: the same bytes out, whatever the process and n_jobs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -58,7 +56,7 @@ _PROGRAM = textwrap.dedent(
 )
 
 
-def _digests(n_jobs: int, hash_seed: int) -> dict[str, str]:
+def _digests(n_jobs, hash_seed):
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", _PROGRAM, str(n_jobs)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)

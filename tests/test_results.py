@@ -1,9 +1,6 @@
 """Results: what an evaluation prints, the anytime curve as a plot, and an answer that cannot be written."""
 
-from __future__ import annotations
-
 import logging
-from typing import Any
 
 import pytest
 from sklearn import ensemble
@@ -18,15 +15,13 @@ from pine_boost.search.search_result import Moment
 
 
 @pytest.mark.parametrize("step", ["export_trimmed", "read_model"])
-def test_a_lossless_part_that_is_refused_leaves_the_original(
-    step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lossless_part_that_is_refused_leaves_the_original(step, monkeypatch, caplog):
     X, y = load_breast_cancer(return_X_y=True)
     trees = DecisionTreeClassifier(max_depth=4, random_state=0)
     model = ensemble.AdaBoostClassifier(trees, n_estimators=8, random_state=0).fit(X[:300], y[:300])
     assert simplify(model).leaves_after < simplify(model).leaves_before
 
-    def refuse(*_: Any, **__: Any) -> Any:
+    def refuse(*_, **__):
         raise UnsupportedModelError("These nodes cannot be written.")
 
     monkeypatch.setattr(build_result, step, refuse)
@@ -41,7 +36,7 @@ def test_a_lossless_part_that_is_refused_leaves_the_original(
     assert verify(model, result.model, result.region, c).agrees
 
 
-def test_an_evaluation_prints_a_table() -> None:
+def test_an_evaluation_prints_a_table():
     evaluation = Evaluation(200, 0.995, 1.0, Coverage.of(200, 180), 0.9, 0.895)
     lines = str(evaluation).splitlines()
     assert lines[0].split() == ["rows", "200"]
@@ -53,7 +48,7 @@ def test_an_evaluation_prints_a_table() -> None:
     assert "accuracy" not in str(without_labels)
 
 
-def test_the_curve_shows_what_was_proved_once_and_twice_and_the_bound() -> None:
+def test_the_curve_shows_what_was_proved_once_and_twice_and_the_bound():
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,10 +1,7 @@
 """Choosing alpha: the rules of the paper, replayed natively and against the definition."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import comb
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ GRID = (0.2, 0.6, 0.9)
 
 
 @pytest.fixture(scope="module")
-def parts() -> Any:
+def parts():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :5]
     model = GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
@@ -27,7 +24,7 @@ def parts() -> Any:
 
 @pytest.mark.parametrize(("mismatches", "n_rows"), [(0, 20), (1, 20), (3, 50), (20, 20)])
 @pytest.mark.parametrize("level", [0.05, 0.01])
-def test_the_bound_is_where_so_few_mismatches_become_unlikely(mismatches: int, n_rows: int, level: float) -> None:
+def test_the_bound_is_where_so_few_mismatches_become_unlikely(mismatches, n_rows, level):
     bound = upper_risk_bound(mismatches, n_rows, level)
     if mismatches == n_rows:
         assert bound == 1.0
@@ -39,7 +36,7 @@ def test_the_bound_is_where_so_few_mismatches_become_unlikely(mismatches: int, n
 
 @pytest.mark.parametrize("rule", ["empirical", "confidence"])
 @pytest.mark.parametrize("target", [0.5, 0.9, 0.97, 0.999])
-def test_the_largest_alpha_that_reaches_the_target(parts: Any, rule: str, target: float) -> None:
+def test_the_largest_alpha_that_reaches_the_target(parts, rule, target):
     model, X_fit, X_cal, X_sel = parts
     chosen = select_alpha(model, X_fit, X_cal, X_sel, target, rule=rule, alphas=GRID, objective="l1")
     before = model.predict(X_sel)
@@ -60,7 +57,7 @@ def test_the_largest_alpha_that_reaches_the_target(parts: Any, rule: str, target
         assert chosen.model is chosen.result.model
 
 
-def test_confidence_is_more_careful(parts: Any) -> None:
+def test_confidence_is_more_careful(parts):
     model, X_fit, X_cal, X_sel = parts
     chosen = [
         select_alpha(model, X_fit, X_cal, X_sel, 0.99, rule=rule, alphas=GRID, objective="l1")
@@ -71,7 +68,7 @@ def test_confidence_is_more_careful(parts: Any) -> None:
     assert chosen[1].alpha is not None
 
 
-def test_a_model_from_a_file_falls_back_to_its_bytes(parts: Any, tmp_path: Any) -> None:
+def test_a_model_from_a_file_falls_back_to_its_bytes(parts, tmp_path):
     import xgboost
 
     _, X_fit, X_cal, X_sel = parts
@@ -86,21 +83,21 @@ def test_a_model_from_a_file_falls_back_to_its_bytes(parts: Any, tmp_path: Any) 
     np.testing.assert_array_equal(again.predict(rows), booster.predict(rows))
 
 
-def test_selecting_on_seen_rows_is_refused(parts: Any) -> None:
+def test_selecting_on_seen_rows_is_refused(parts):
     model, X_fit, X_cal, _ = parts
     with pytest.raises(InvalidInputError, match="X_sel also occur in X_cal"):
         select_alpha(model, X_fit, X_cal, X_cal, 0.9, alphas=[0.6], objective="l1")
 
 
 @pytest.mark.parametrize("wrong", [{"target_fidelity": 1.0}, {"target_fidelity": 0}, {"delta": 0.0}, {"rule": "bayes"}])
-def test_refuses_what_means_nothing(parts: Any, wrong: dict[str, Any]) -> None:
+def test_refuses_what_means_nothing(parts, wrong):
     model, X_fit, X_cal, X_sel = parts
     keywords = {"target_fidelity": 0.9, **wrong}
     with pytest.raises(InvalidInputError):
         select_alpha(model, X_fit, X_cal, X_sel, **keywords)
 
 
-def test_refuses_an_empty_selection_table(parts: Any) -> None:
+def test_refuses_an_empty_selection_table(parts):
     model, X_fit, X_cal, X_sel = parts
     with pytest.raises(InvalidInputError, match="X_sel has no rows"):
         select_alpha(model, X_fit, X_cal, X_sel[:0], 0.9, alphas=[0.6], objective="l1")

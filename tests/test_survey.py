@@ -1,11 +1,8 @@
 """survey: one table of what can be had; the rows that were looked at are known again."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
+def found():
     X, y = make_table(2, n_rows=1600)
     model = xgboost.XGBClassifier(n_estimators=10, max_depth=3, n_jobs=1).fit(X[:600], y[:600])
     survey = pine_boost.survey(model, X[:600], X[600:1100], time_limit=20)
     return model, X, survey
 
 
-def _cost(model: Any, rows: Any) -> Any:
+def _cost(model, rows):
     """2 and the splits passed, of every row in every tree, from XGBoost's own table of nodes."""
     frame = model.get_booster().trees_to_dataframe()
     parent = {child: row.ID for row in frame.itertuples() for child in (row.Yes, row.No) if row.Feature != "Leaf"}
@@ -41,7 +38,7 @@ def _cost(model: Any, rows: Any) -> Any:
     return np.array([[2 + depth[f"{t}-{int(leaf)}"] for t, leaf in enumerate(row)] for row in model.apply(rows)])
 
 
-def test_one_line_for_every_kind_of_promise(found: Any) -> None:
+def test_one_line_for_every_kind_of_promise(found):
     model, X, survey = found
     kinds = [offer.promise.split(":")[0] for offer in survey.offers]
     assert kinds == ["the original", "accelerated", "lossless", *["proved"] * 5, *["a statistic"] * 4]
@@ -79,7 +76,7 @@ def test_one_line_for_every_kind_of_promise(found: Any) -> None:
     assert "CERTIFIED" not in text
 
 
-def test_one_offer_is_recommended_with_its_reason(found: Any) -> None:
+def test_one_offer_is_recommended_with_its_reason(found):
     survey = found[2]
     offer, reason = survey.recommended()
     assert offer in survey.offers
@@ -98,7 +95,7 @@ def test_one_offer_is_recommended_with_its_reason(found: Any) -> None:
     assert replace(survey, offers=(original,)).recommended() == (original, "nothing smaller was found")
 
 
-def test_rows_that_were_looked_at_are_refused(found: Any, tmp_path: Any) -> None:
+def test_rows_that_were_looked_at_are_refused(found, tmp_path):
     model, X, survey = found
     survey.check(X[1100:])
     with pytest.raises(InvalidInputError, match="looked at by a survey"):
@@ -125,7 +122,7 @@ def test_rows_that_were_looked_at_are_refused(found: Any, tmp_path: Any) -> None
         pine_boost.load_survey(path, model)
 
 
-def test_a_regressor_is_offered_no_proof() -> None:
+def test_a_regressor_is_offered_no_proof():
     X, y = make_table(3, n_rows=900)
     model = xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1).fit(X[:500], y[:500])
     with pytest.raises(InvalidInputError, match="pass tolerance=, the most that its raw value"):
@@ -143,7 +140,7 @@ def test_a_regressor_is_offered_no_proof() -> None:
     assert not any("refused" in offer.note for offer in offers)
 
 
-def test_command_line(tmp_path: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line(tmp_path, capsys, monkeypatch):
     X, y = make_table(2, n_rows=900)
     model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:500], y[:500])
     model.save_model(tmp_path / "model.json")
@@ -171,15 +168,15 @@ def test_command_line(tmp_path: Any, capsys: Any, monkeypatch: pytest.MonkeyPatc
         assert "looked at by a survey" in capsys.readouterr().err
 
 
-def _line(promise: str, work: float, *, everywhere: bool = False) -> Line:
-    return Line(promise, Asked(promise), SimpleNamespace(), work, holds_everywhere=everywhere)  # type: ignore[arg-type]
+def _line(promise, work, *, everywhere=False):
+    return Line(promise, Asked(promise), SimpleNamespace(), work, holds_everywhere=everywhere)
 
 
-def _sizes(lines: list[Line]) -> list[float]:
+def _sizes(lines):
     return [line.work for line in lines]
 
 
-def test_a_looser_promise_has_no_larger_model_and_names_where_it_comes_from() -> None:
+def test_a_looser_promise_has_no_larger_model_and_names_where_it_comes_from():
     proved = [_line("p0", 40, everywhere=True), _line("p1", 50), _line("p2", 30), _line("p3", 60), _line("auto", 45)]
     compressed = [_line("c1", 70), _line("c2", 35), _line("c3", 38), _line("c4", 20)]
     lines = _monotone(_line("lossless", 90), proved, compressed, None)
@@ -197,7 +194,7 @@ def test_a_looser_promise_has_no_larger_model_and_names_where_it_comes_from() ->
     assert _sizes(_monotone(_line("lossless", 90), [], compressed, 0.1)) == [90, 70, 35, 35, 20]
 
 
-def test_lines_are_monotone_and_proved_everywhere_is_offered_for_every_alpha(found: Any) -> None:
+def test_lines_are_monotone_and_proved_everywhere_is_offered_for_every_alpha(found):
     offers = found[2].offers
     offers = [offer for offer in offers if not offer.promise.startswith("accelerated")]
     work = [offer.work for offer in offers]
@@ -207,7 +204,7 @@ def test_lines_are_monotone_and_proved_everywhere_is_offered_for_every_alpha(fou
     assert all(f"{share}% of future" in offer.promise for share, offer in zip((95, 90, 80), offers[3:6], strict=True))
 
 
-def test_calls_for_a_calibrated_model_run_as_printed() -> None:
+def test_calls_for_a_calibrated_model_run_as_printed():
     from sklearn import calibration
 
     X, y = make_table(2, n_rows=1600)
@@ -222,7 +219,7 @@ def test_calls_for_a_calibrated_model_run_as_printed() -> None:
             eval(call, {**names, "X_cal": X[1000:], "X_val": X[1000:]})
 
 
-def test_the_table_is_html_in_a_notebook(found: Any) -> None:
+def test_the_table_is_html_in_a_notebook(found):
     page = found[2]._repr_html_()
     assert page.count("<tr>") == 1 + len(found[2].offers)
     assert "pine_boost.prune_booster(model, X_fit, X_cal, alpha=0" in page

@@ -1,9 +1,5 @@
 """A sweep gives for every alpha what a single run gives, and goes from small regions to large."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pandas
 import pytest
@@ -18,7 +14,7 @@ GRID = (0.0, 0.1, 0.3, 0.6)
 
 
 @pytest.fixture(scope="module")
-def parts() -> Any:
+def parts():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :5]
     model = GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
@@ -26,13 +22,13 @@ def parts() -> Any:
 
 
 @pytest.fixture(scope="module")
-def swept(parts: Any) -> Any:
+def swept(parts):
     model, X_fit, X_cal, _ = parts
     return sweep(model, X_fit, X_cal, alphas=GRID)
 
 
 @pytest.mark.parametrize("alpha", GRID)
-def test_agrees_with_a_single_run(parts: Any, swept: Any, alpha: float) -> None:
+def test_agrees_with_a_single_run(parts, swept, alpha):
     model, X_fit, X_cal, _ = parts
     single = prune_booster(model, X_fit, X_cal, alpha=alpha)
     assert single.search.stopped == "optimal"
@@ -41,7 +37,7 @@ def test_agrees_with_a_single_run(parts: Any, swept: Any, alpha: float) -> None:
     assert swept[alpha].region == single.region
 
 
-def test_every_result_keeps_its_promise_natively(parts: Any, swept: Any) -> None:
+def test_every_result_keeps_its_promise_natively(parts, swept):
     _, X_fit, X_cal, X_test = parts
     rows = np.vstack([X_fit, X_cal, X_test])
     for result in swept:
@@ -51,22 +47,22 @@ def test_every_result_keeps_its_promise_natively(parts: Any, swept: Any) -> None
         np.testing.assert_array_equal(before[: len(X_fit)], after[: len(X_fit)])
 
 
-def test_more_alpha_never_needs_more_trees(swept: Any) -> None:
+def test_more_alpha_never_needs_more_trees(swept):
     kept = [result.certificate.units_kept for result in swept]
     assert kept == sorted(kept, reverse=True)
     assert kept[-1] < kept[0]
 
 
-def test_alphas_are_searched_from_the_largest_down(parts: Any) -> None:
+def test_alphas_are_searched_from_the_largest_down(parts):
     model, X_fit, X_cal, _ = parts
-    told: list[float] = []
+    told = []
     sweep(model, X_fit, X_cal, alphas=[0.3, 0.6, 0.0], callback=lambda a, step: told.append(a))
     assert list(dict.fromkeys(told)) == [0.6, 0.3, 0.0]
 
 
-def test_the_rows_of_one_alpha_serve_the_next(parts: Any) -> None:
+def test_the_rows_of_one_alpha_serve_the_next(parts):
     model, X_fit, X_cal, _ = parts
-    rows: dict[float, list[int]] = {}
+    rows = {}
     sweep(
         model,
         X_fit,
@@ -77,18 +73,18 @@ def test_the_rows_of_one_alpha_serve_the_next(parts: Any) -> None:
     assert rows[0.3][0] >= rows[0.6][-1]
 
 
-def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts, monkeypatch):
     """Second proofs come after all searches: none may see what a later search changed."""
-    explored: list[tuple[Any, int, int, tuple[int, ...]]] = []
-    finished: list[Any] = []
+    explored = []
+    finished = []
     explore, finish = sweeping.explore, sweeping.finish
 
-    def watch(*arguments: Any) -> Any:
+    def watch(*arguments):
         state = explore(*arguments)
         explored.append((state, len(state.constraints), len(state.pruner.cuts), state.constraints.program.rows.shape))
         return state
 
-    def check(state: Any, budget: Any, larger: Any) -> Any:
+    def check(state, budget, larger):
         own = next(entry for entry in explored if entry[0] is state)
         assert (len(state.constraints), len(state.pruner.cuts), state.constraints.program.rows.shape) == own[1:]
         finished.append(state)
@@ -111,12 +107,12 @@ def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts: Any, monkeypatch
     assert sizes[0] < sizes[-1]  # later searches did add rows
 
 
-def test_bounds_found_for_a_smaller_region_hold_for_the_larger(swept: Any) -> None:
+def test_bounds_found_for_a_smaller_region_hold_for_the_larger(swept):
     bounds = [result.certificate.lower_bound for result in swept]
     assert bounds == sorted(bounds, reverse=True)
 
 
-def test_the_table_and_the_plot(swept: Any) -> None:
+def test_the_table_and_the_plot(swept):
     rows = swept.table()
     assert [row["alpha"] for row in rows] == sorted(GRID)
     assert all(row["trees"] == len(swept[row["alpha"]].kept) for row in rows)
@@ -132,7 +128,7 @@ def test_the_table_and_the_plot(swept: Any) -> None:
         swept[0.5]
 
 
-def test_the_default_grid_leaves_out_what_indifference_has_no_room_for(parts: Any) -> None:
+def test_the_default_grid_leaves_out_what_indifference_has_no_room_for(parts):
     model, X_fit, X_cal, _ = parts
     swept = sweep(model, X_fit, X_cal, indifference=0.1, objective="l1")
     assert 0.0 not in swept.alphas
@@ -141,7 +137,7 @@ def test_the_default_grid_leaves_out_what_indifference_has_no_room_for(parts: An
         sweep(model, X_fit, X_cal, indifference=0.1, alphas=[0.0, 0.6])
 
 
-def test_no_time_gives_the_original_and_says_so(parts: Any) -> None:
+def test_no_time_gives_the_original_and_says_so(parts):
     model, X_fit, X_cal, _ = parts
     swept = sweep(model, X_fit, X_cal, alphas=[0.1, 0.6], time_limit=1e-6)
     for result in swept:
@@ -152,10 +148,10 @@ def test_no_time_gives_the_original_and_says_so(parts: Any) -> None:
             assert result.status == "CERTIFIED"
 
 
-def test_an_interrupt_keeps_what_was_certified(parts: Any) -> None:
+def test_an_interrupt_keeps_what_was_certified(parts):
     model, X_fit, X_cal, _ = parts
 
-    def stop_in_the_second(alpha: float, step: Any) -> None:
+    def stop_in_the_second(alpha, step):
         if alpha == 0.3 and step.phase != "walks":
             raise KeyboardInterrupt
 
@@ -165,19 +161,19 @@ def test_an_interrupt_keeps_what_was_certified(parts: Any) -> None:
 
 
 @pytest.mark.parametrize("alphas", [[], [1.0], [-0.1], ["many"], 0.1])
-def test_refuses_grids_that_are_none(parts: Any, alphas: Any) -> None:
+def test_refuses_grids_that_are_none(parts, alphas):
     model, X_fit, X_cal, _ = parts
     with pytest.raises(InvalidInputError):
         sweep(model, X_fit, X_cal, alphas=alphas)
 
 
-def test_which_alphas_have_room_for_x_cal_chooses_nothing(monkeypatch: pytest.MonkeyPatch, parts: Any) -> None:
+def test_which_alphas_have_room_for_x_cal_chooses_nothing(monkeypatch, parts):
     """The share of toss-ups is chosen at the middle of the grid before X_cal shortens it."""
     model, X_fit, X_cal, _ = parts
-    chosen: list[float] = []
+    chosen = []
     settle = sweeping.choose_indifference
 
-    def watch(forest: Any, fitted: Any, alpha: float, *others: Any) -> Any:
+    def watch(forest, fitted, alpha, *others):
         chosen.append(alpha)
         return settle(forest, fitted, alpha, *others)
 

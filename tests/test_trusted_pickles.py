@@ -1,11 +1,7 @@
 """Pickles: every call whose message asks for trust_pickle takes it, and then loads the file."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +12,7 @@ from pine_boost.errors import UnsupportedModelError
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 X = np.random.default_rng(0).normal(size=(700, 3))
-CALLS: dict[str, dict[str, Any]] = {
+CALLS = {
     "prune_booster": {"alpha": 0.3, "objective": "l1"},
     "sweep": {"alphas": [0.3], "objective": "l1"},
     "compress_booster": {"fidelity": 0.98},
@@ -25,7 +21,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     boosting = ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)
     model = pipeline.make_pipeline(preprocessing.StandardScaler(), boosting)
     path = tmp_path_factory.mktemp("pickles") / "model.pkl"
@@ -34,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_the_message_says_works(path: Path, name: str) -> None:
+def test_what_the_message_says_works(path, name):
     function = getattr(pine_boost, name)
     with pytest.raises(UnsupportedModelError, match="trust_pickle=True"):
         function(path, X[:300], X[300:], **CALLS[name])
@@ -45,7 +41,7 @@ def test_what_the_message_says_works(path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("contents", [b"\x80\x04", b"\x80\x04\x95\x10"])
-def test_a_damaged_pickle_says_why(tmp_path: Path, contents: bytes) -> None:
+def test_a_damaged_pickle_says_why(tmp_path, contents):
     (tmp_path / "model.pkl").write_bytes(contents)
     for source in (tmp_path / "model.pkl", contents):
         with pytest.raises(UnsupportedModelError, match=r"unpickled \(\w+.*\): it is damaged or t"):

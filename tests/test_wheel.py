@@ -1,7 +1,5 @@
 """The wheel alone, in an empty environment: imports and parses with numpy, scipy and ortools."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import shutil

@@ -1,27 +1,20 @@
 """Certified models against native samples from their regions, and against the verifier."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from pine_boost.prune import prune_booster
-from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.native_models import random_rows, small_models
 
-FILES: dict[str, Callable[[Any, Path], None]] = {
+FILES = {
     "xgboost": lambda model, path: model.get_booster().save_model(path.with_suffix(".json")),
     "lightgbm": lambda model, path: model.booster_.save_model(path.with_suffix(".txt")),
     "catboost": lambda model, path: model.save_model(str(path.with_suffix(".json")), format="json"),
 }
-FORMS: dict[str, dict[str, Any]] = {
+FORMS = {
     "trees": {},
     "leaf values": {"reweight": "leaf"},
     "single leaves": {"unit": "leaf"},
@@ -30,7 +23,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def _models(seed: int, n_classes: int, form: str) -> dict[str, Any]:
+def _models(seed, n_classes, form):
     """One of each kind; averages of votes, too, where every tree keeps its leaf values."""
     models = small_models(seed, n_classes)
     if "reweight" not in FORMS[form] and FORMS[form].get("unit") != "leaf":
@@ -40,7 +33,7 @@ def _models(seed: int, n_classes: int, form: str) -> dict[str, Any]:
     return models
 
 
-def _attack(seed: int, n_rows: int, form: str, folder: Path | None = None) -> tuple[int, int]:
+def _attack(seed, n_rows, form, folder=None):
     """Prune every kind of model on one random table; returns rows tried and models removed from.
 
     With a folder the libraries that write files are verified from these alone.
@@ -51,7 +44,7 @@ def _attack(seed: int, n_rows: int, form: str, folder: Path | None = None) -> tu
     for name, model in _models(seed, n_classes, form).items():
         X, y = random_rows(rng, n_classes, gaps=name != "gradient" and seed % 3 > 0)
         model.fit(X[:200], y[:200])
-        options: dict[str, Any] = {"alpha": (0.05, 0.2, 0.5)[seed % 3], **FORMS[form]}
+        options = {"alpha": (0.05, 0.2, 0.5)[seed % 3], **FORMS[form]}
         options["score"] = ("chow-liu", "leaf-support")[seed % 2]
         if seed % 4 == 3:
             options["indifference"] = "auto"
@@ -73,7 +66,7 @@ def _attack(seed: int, n_rows: int, form: str, folder: Path | None = None) -> tu
     return n_tried, n_smaller
 
 
-def _files(model: Any, result: PruneResult, folder: Path, write: Callable[[Any, Path], None]) -> tuple[Any, ...]:
+def _files(model, result, folder, write):
     """The original and everything that was saved, as files that know nothing of this process."""
     saved = result.save(folder, report=False)
     write(model, folder / "original")
@@ -86,7 +79,7 @@ def _files(model: Any, result: PruneResult, folder: Path, write: Callable[[Any, 
 
 
 @pytest.mark.parametrize("form", list(FORMS))
-def test_no_native_sample_breaks_a_certificate(form: str, tmp_path: Path) -> None:
+def test_no_native_sample_breaks_a_certificate(form, tmp_path):
     seeds = (1,) if "class trees" in form else (1, 2)  # of two classes rounds are trees
     tried, smaller = np.sum([_attack(seed, 20_000, form, tmp_path / str(seed)) for seed in seeds], axis=0)
     assert tried > 10_000
@@ -95,7 +88,7 @@ def test_no_native_sample_breaks_a_certificate(form: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", list(FORMS))
-def test_no_million_native_samples_break_a_certificate(form: str) -> None:
+def test_no_million_native_samples_break_a_certificate(form):
     tried, smaller = np.sum([_attack(seed, 100_000, form) for seed in range(4, 24)], axis=0)
     assert tried > 10**6
     assert smaller >= 60

@@ -4,10 +4,6 @@ A statistic can fail by bad luck with probability 0.05, so what is counted over 
 many lose more classes than promised on fresh rows of the same source.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
-
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -23,7 +19,7 @@ N_FIT, N_VAL = 400, 600
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram", "gradient")
 
 
-def _attack(seed: int, n_rows: int, names: Collection[str], few: int) -> tuple[int, int, int]:
+def _attack(seed, n_rows, names, few):
     """Compress a model of each name; rows tried, models smaller, promises not kept."""
     rng = np.random.default_rng([seed, 19])
     n_classes = 2 + seed % 2
@@ -56,13 +52,13 @@ def _attack(seed: int, n_rows: int, names: Collection[str], few: int) -> tuple[i
     return n_tried, n_smaller, n_below
 
 
-def _share_kept(result: pine_boost.CompressResult, rows: np.ndarray) -> float:
+def _share_kept(result, rows):
     assert result.original is not None
     before, after = (predict_classes(m, rows) for m in (result.original, result.compressed))
     return float(np.mean(before == after))
 
 
-def test_no_native_sample_differs_from_what_was_tested() -> None:
+def test_no_native_sample_differs_from_what_was_tested():
     tried, smaller, below = _attack(1, 4_000, ("xgboost", "histogram"), 5)
     assert smaller == 2
     assert tried == 8_000
@@ -70,7 +66,7 @@ def test_no_native_sample_differs_from_what_was_tested() -> None:
 
 
 @pytest.mark.slow
-def test_a_million_native_samples_and_the_promise_of_many_models() -> None:
+def test_a_million_native_samples_and_the_promise_of_many_models():
     counts = [_attack(seed, 30_000, LIBRARIES, 12) for seed in range(4, 24)]
     tried, smaller, below = np.sum(counts, axis=0)
     assert smaller >= 40

@@ -1,28 +1,22 @@
 """Planted counterexamples of every kind, in trees and leaf values: no method may prove what one input refutes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pytest
 import threadpoolctl
 
 from pine_boost.exporters import export
-from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import original_bytes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Answer
 from pine_boost.search.shapes import find_splits
 from tests.adversary.natives import native_classes
-from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
-from tests.adversary.proving import ADVERSARIES, EVERY, Methods, proofs
-from tests.support.forests import Manner
-from tests.support.naive import Case, broken_rows
+from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, plant, possible
+from tests.adversary.proving import ADVERSARIES, EVERY, proofs
+from tests.support.naive import broken_rows
 from tests.support.native_files import load_native
 
 COMBINATIONS = [
@@ -36,13 +30,13 @@ SLOW_FACTOR = 4
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     """HistGradientBoosting predicts with a thread per core, which takes 100 ms on a busy one."""
     with threadpoolctl.threadpool_limits(1):
         yield
 
 
-def _refute(triple: Triple, prover: Prover, methods: Methods) -> np.ndarray:
+def _refute(triple, prover, methods):
     """Every method refutes each broken question; returns the states that they name."""
     case, pruned = triple.case, triple.pruned
     broken = broken_rows(case, pruned)
@@ -56,7 +50,7 @@ def _refute(triple: Triple, prover: Prover, methods: Methods) -> np.ndarray:
     return np.array(named)
 
 
-def _require_proved(case: Case, pruned: PrunedForest, methods: Methods) -> None:
+def _require_proved(case, pruned, methods):
     """The nearly equal model that nothing refutes is proved by every method."""
     assert not broken_rows(case, pruned).any()
     every = np.ones(len(case.problem.questions), dtype=bool)
@@ -64,11 +58,11 @@ def _require_proved(case: Case, pruned: PrunedForest, methods: Methods) -> None:
         assert proof.answer is Answer.PROVED
 
 
-def _attack(kind: str, manner: Manner, first_seed: int, n_triples: int, thorough: bool) -> tuple[int, int]:
+def _attack(kind, manner, first_seed, n_triples, thorough):
     """Numbers of triples refuted, natively too, and of twins proved."""
     n_refuted = n_twins = 0
     for seed in range(first_seed, first_seed + n_triples):
-        prover: Prover | None = None
+        prover = None
         for triple in plant(kind, manner, seed):
             if n_refuted == n_triples:
                 return n_refuted, n_twins
@@ -84,7 +78,7 @@ def _attack(kind: str, manner: Manner, first_seed: int, n_triples: int, thorough
     return n_refuted, n_twins
 
 
-def _require_native_difference(triple: Triple, named: np.ndarray) -> None:
+def _require_native_difference(triple, named):
     """The libraries themselves give the two models different classes at the inputs named."""
     rows = triple.case.problem.space.representative(np.unique(named, axis=0))
     before = _loaded(triple.model)
@@ -96,12 +90,12 @@ def _require_native_difference(triple: Triple, named: np.ndarray) -> None:
 
 
 @lru_cache(maxsize=1)  # a model has several triples, one after another
-def _loaded(model: Model) -> Any:
+def _loaded(model):
     return model.native or load_native(model.forest.library, original_bytes(model))
 
 
 @pytest.mark.parametrize(("kind", "manner"), COMBINATIONS)
-def test_no_planted_counterexample_is_certified(kind: str, manner: Manner) -> None:
+def test_no_planted_counterexample_is_certified(kind, manner):
     n_refuted, n_twins = _attack(kind, manner, 0, FAST[kind], thorough=False)
     assert n_refuted == FAST[kind]
     assert n_twins >= n_refuted // 10
@@ -109,12 +103,12 @@ def test_no_planted_counterexample_is_certified(kind: str, manner: Manner) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "manner"), COMBINATIONS)
-def test_ten_thousand_planted_counterexamples(kind: str, manner: Manner) -> None:
+def test_ten_thousand_planted_counterexamples(kind, manner):
     wanted = SLOW_FACTOR * FAST[kind]
     assert _attack(kind, manner, 10**6, wanted, thorough=True)[0] == wanted
 
 
-def test_every_kind_is_present_thousands_of_times() -> None:
+def test_every_kind_is_present_thousands_of_times():
     kinds = [str(parameters.values[0]) for parameters in COMBINATIONS]
     assert set(kinds) == set(KINDS)
     n_fast = sum(FAST[kind] for kind in kinds)
@@ -125,7 +119,7 @@ def test_every_kind_is_present_thousands_of_times() -> None:
 N_TRIPLES = 12
 
 
-def _moved(triple: Triple, rng: np.random.Generator) -> PrunedForest:
+def _moved(triple, rng):
     """Every leaf of a kept tree moved by itself, by up to a quarter of the largest leaf."""
     pruned = triple.pruned
     forest = pruned.forest
@@ -136,7 +130,7 @@ def _moved(triple: Triple, rng: np.random.Generator) -> PrunedForest:
     return replace(pruned, value_int=pruned.value_int + moves)
 
 
-def _collapsed(triple: Triple, rng: np.random.Generator) -> PrunedForest:
+def _collapsed(triple, rng):
     """One subtree of leaves only becomes a leaf: with the value of one side, or one between."""
     pruned = triple.pruned
     splits = find_splits(triple.case.problem)
@@ -153,7 +147,7 @@ def _collapsed(triple: Triple, rng: np.random.Generator) -> PrunedForest:
 @pytest.mark.parametrize("change", [_moved, _collapsed])
 @pytest.mark.parametrize("manner", ADVERSARIES.values(), ids=ADVERSARIES)
 @pytest.mark.parametrize("kind", PATHS[:2])
-def test_every_method_tells_broken_from_kept(kind: str, manner: Manner, change: Callable[..., PrunedForest]) -> None:
+def test_every_method_tells_broken_from_kept(kind, manner, change):
     n_found = n_proved = 0
     for seed in range(N_TRIPLES):
         rng = np.random.default_rng([seed, 17])

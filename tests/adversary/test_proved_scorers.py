@@ -1,7 +1,5 @@
 """At least 20 million samples against every proved scorer of the zoo: no class may differ from the native one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

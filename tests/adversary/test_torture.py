@@ -3,11 +3,7 @@
 The answer is a certificate that native samples cannot break, or a refusal with its reason.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +14,8 @@ from pine_boost.prune import prune_booster
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 
-Trees = list[dict[str, Any]]
 
-
-def _booster(rng: np.random.Generator, n_trees: int, depth: int) -> tuple[Any, np.ndarray]:
+def _booster(rng, n_trees, depth):
     X = rng.normal(size=(300, 3)).round(2)
     y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
     data = xgboost.DMatrix(X[:150], label=y[:150])
@@ -29,7 +23,7 @@ def _booster(rng: np.random.Generator, n_trees: int, depth: int) -> tuple[Any, n
     return xgboost.train(options, data, num_boost_round=n_trees), X
 
 
-def _edited(booster: Any, edit: Callable[[Trees], None], base_score: str | None = None) -> bytes:
+def _edited(booster, edit, base_score=None):
     document = json.loads(booster.save_raw("json"))
     edit(document["learner"]["gradient_booster"]["model"]["trees"])
     if base_score is not None:
@@ -37,10 +31,10 @@ def _edited(booster: Any, edit: Callable[[Trees], None], base_score: str | None 
     return json.dumps(document).encode()
 
 
-def _leaf_sizes(rng: np.random.Generator, low: float, high: float) -> Callable[[Trees], None]:
+def _leaf_sizes(rng, low, high):
     """Leaves of random sign and of sizes from 10**low to 10**high."""
 
-    def edit(trees: Trees) -> None:
+    def edit(trees):
         for tree in trees:
             for node, child in enumerate(tree["left_children"]):
                 if child < 0:
@@ -51,13 +45,13 @@ def _leaf_sizes(rng: np.random.Generator, low: float, high: float) -> Callable[[
     return edit
 
 
-def _adjacent(rng: np.random.Generator, around: float) -> Callable[[Trees], None]:
+def _adjacent(rng, around):
     """Thresholds that are neighbours in float32."""
     ladder = [np.float32(around)]
     for _ in range(5):
         ladder.append(np.nextafter(ladder[-1], np.float32(np.inf)))
 
-    def edit(trees: Trees) -> None:
+    def edit(trees):
         for tree in trees:
             for node, child in enumerate(tree["left_children"]):
                 if child >= 0:
@@ -66,11 +60,11 @@ def _adjacent(rng: np.random.Generator, around: float) -> Callable[[Trees], None
     return edit
 
 
-def _nothing(trees: Trees) -> None:
+def _nothing(trees):
     """Leave the trees alone."""
 
 
-def _survives(contents: bytes, X: np.ndarray, rng: np.random.Generator, n_rows: int = 4000, **options: Any) -> str:
+def _survives(contents, X, rng, n_rows=4000, **options):
     """Prune; what is certified must hold natively on rows around every threshold."""
     try:
         result = prune_booster(contents, X[:150], X[150:], time_limit=6, **options)
@@ -86,7 +80,7 @@ def _survives(contents: bytes, X: np.ndarray, rng: np.random.Generator, n_rows: 
 
 
 @pytest.mark.parametrize(("low", "high"), [(-30, 6), (-30, -20), (-3, 0), (4, 6), (-45, -38), (-8, -6)])
-def test_leaves_of_wildly_different_size(low: float, high: float) -> None:
+def test_leaves_of_wildly_different_size(low, high):
     """All of these fit some grid, so most are pruned; below 1e-38 the leaves are denormal."""
     outcomes = []
     for seed in range(3):
@@ -98,7 +92,7 @@ def test_leaves_of_wildly_different_size(low: float, high: float) -> None:
 
 
 @pytest.mark.parametrize("around", [0.0, 1.0, -0.37, 1e-45, -1e-44, 1e-38, 1e30])
-def test_thresholds_one_ulp_apart(around: float) -> None:
+def test_thresholds_one_ulp_apart(around):
     """Zero and denormals included: every float between them is a state of its own."""
     rng = np.random.default_rng(5)
     booster, X = _booster(rng, 6, 3)
@@ -112,7 +106,7 @@ def test_thresholds_one_ulp_apart(around: float) -> None:
 
 
 @pytest.mark.parametrize("base_score", ["9.999999E-1", "1E-7", "5E-1"])
-def test_huge_intercepts(base_score: str) -> None:
+def test_huge_intercepts(base_score):
     rng = np.random.default_rng(6)
     booster, X = _booster(rng, 8, 2)
     contents = _edited(booster, _nothing, base_score)
@@ -120,14 +114,14 @@ def test_huge_intercepts(base_score: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_trees() -> None:
+def test_two_thousand_trees():
     rng = np.random.default_rng(7)
     booster, X = _booster(rng, 2000, 2)
     contents = _edited(booster, _leaf_sizes(rng, -6, 1))
     assert _survives(contents, X, rng, alpha=0.5, indifference=0.2) != "refused"
 
 
-def _random_torture(seed: int) -> str:
+def _random_torture(seed):
     rng = np.random.default_rng([seed, 8])
     booster, X = _booster(rng, int(rng.integers(1, 25)), int(rng.integers(1, 5)))
     low = rng.uniform(-35, 5)
@@ -135,12 +129,12 @@ def _random_torture(seed: int) -> str:
     return _survives(contents, X, rng, n_rows=5000, alpha=float(rng.choice([0.05, 0.3, 0.6])))
 
 
-def test_random_torture() -> None:
+def test_random_torture():
     outcomes = [_random_torture(seed) for seed in range(12)]
     assert outcomes.count("pruned") >= 4
 
 
 @pytest.mark.slow
-def test_more_random_torture() -> None:
+def test_more_random_torture():
     outcomes = [_random_torture(seed) for seed in range(12, 400)]
     assert outcomes.count("pruned") >= 100

@@ -1,7 +1,5 @@
 """Two small data sets as files, and a results folder with a tiny run of the paper."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

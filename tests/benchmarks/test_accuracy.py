@@ -1,7 +1,5 @@
 """The benchmarks of accuracy, default sizes and real sizes: every method runs, resumes and counts what was written."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from sklearn.datasets import make_classification

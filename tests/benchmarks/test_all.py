@@ -1,7 +1,5 @@
 """The driver of all benchmarks: order, resuming, publishing, the ledger of commits; cells in worker processes."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os
@@ -18,7 +16,7 @@ from benchmarks.ledger import Entry
 SLOW = plan.Run("slow", "measuring", "slow.csv", "", 1.0)
 
 
-def _script(seconds: float, text: str) -> str:
+def _script(seconds, text):
     """A program that takes its time, then writes its last argument."""
     return (
         "import pathlib, sys, time\n"
@@ -28,10 +26,10 @@ def _script(seconds: float, text: str) -> str:
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work(tmp_path, monkeypatch):
     """A working folder, and runs whose module is a program of its own."""
 
-    def command(run: plan.Run, folder: Path, cores: int) -> list[str]:
+    def command(run, folder, cores):
         return [driver.sys.executable, "-c", run.module, str(folder / run.file)]
 
     monkeypatch.setattr(driver, "command_of", command)
@@ -42,12 +40,12 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _drive(work: Path, runs: list[plan.Run], seconds: float = 60.0) -> list[str]:
+def _drive(work, runs, seconds=60.0):
     deadline = time.monotonic() + seconds
     return driver.Driver(work, work.parent / "results", 2, deadline).go(runs)
 
 
-def test_runs_are_published_once_and_named_with_their_commit(work: Path) -> None:
+def test_runs_are_published_once_and_named_with_their_commit(work):
     results = work.parent / "results"
     ledger.note(results, Entry("a.csv", "0ld", "2026-01-01", "", "python -m benchmarks.old"))
     ledger.note(results, Entry("b.csv", "0ld", "2026-01-01", "", "python -m benchmarks.other"))
@@ -64,7 +62,7 @@ def test_runs_are_published_once_and_named_with_their_commit(work: Path) -> None
     assert (work / "a.csv").read_text() == "x,y\n1,2\n3,4\n"
 
 
-def test_a_run_that_is_stopped_is_not_published_and_goes_on_later(work: Path) -> None:
+def test_a_run_that_is_stopped_is_not_published_and_goes_on_later(work):
     runs = [replace(SLOW, module=_script(30, "late"))]
     assert _drive(work, runs, seconds=0.5) == ["slow"]
     assert not (work.parent / "results" / "slow.csv").exists()
@@ -80,17 +78,17 @@ def test_a_run_that_is_stopped_is_not_published_and_goes_on_later(work: Path) ->
     assert (work.parent / "results" / "slow.csv").read_text() == "in time"
 
 
-def test_a_run_that_writes_nothing_is_named(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_writes_nothing_is_named(work, capsys):
     _drive(work, [replace(SLOW, module="raise SystemExit(3)")])
     assert "slow: wrote nothing (exit 3)" in capsys.readouterr().out
     assert ledger.finished_runs(work) == set()
 
 
-def test_serial_runs_go_side_by_side_and_others_wait() -> None:
+def test_serial_runs_go_side_by_side_and_others_wait():
     room = driver.Driver(Path("w"), Path("r"), 2, 0.0)
     serial = replace(SLOW, is_serial=True)
     assert room._has_room(SLOW)
-    room._started.append(driver._Started(serial, None, 0.0, Path("log")))  # type: ignore[arg-type]
+    room._started.append(driver._Started(serial, None, 0.0, Path("log")))
     assert room._has_room(replace(serial, file="other.csv"))
     assert not room._has_room(serial)  # the same file
     assert not room._has_room(replace(SLOW, file="other.csv"))
@@ -100,12 +98,12 @@ class Parsed(Exception):
     """Raised instead of running: the options that the command does not know."""
 
 
-def _parse_only(self: argparse.ArgumentParser, arguments: list[str]) -> None:
+def _parse_only(self, arguments):
     raise Parsed(self.parse_known_args(arguments)[1])
 
 
 @pytest.mark.parametrize("run", plan.PLAN, ids=lambda run: run.name)
-def test_every_run_of_the_plan_is_a_command_that_exists(run: plan.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_run_of_the_plan_is_a_command_that_exists(run, monkeypatch):
     module = importlib.import_module(f"benchmarks.{run.module}")
     readme = (runner.RESULTS.parent / "README.md").read_text(encoding="utf-8")
     assert f"`{run.file}`" in readme, f"{run.file} is not in benchmarks/README.md"
@@ -116,7 +114,7 @@ def test_every_run_of_the_plan_is_a_command_that_exists(run: plan.Run, monkeypat
     assert parsed.value.args == ([],)
 
 
-def test_the_plan_is_listed_with_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_is_listed_with_its_cost(capsys):
     names = [run.name for run in plan.PLAN]
     assert len(set(names)) == len(names)
     assert driver.main(["--list"]) == 0
@@ -124,18 +122,18 @@ def test_the_plan_is_listed_with_its_cost(capsys: pytest.CaptureFixture[str]) ->
     assert f"{total:5.0f} core-minutes in all" in capsys.readouterr().out
 
 
-def test_unknown_runs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_runs_are_refused(capsys):
     with pytest.raises(SystemExit):
         driver.main(["--runs", "nothing", "--list"])
     assert "no run 'nothing'; accepted are paper, " in capsys.readouterr().err
 
 
-def test_the_commit_is_that_of_the_code() -> None:
+def test_the_commit_is_that_of_the_code():
     commit = ledger.code_commit()
     assert 7 <= len(commit.rstrip("+")) <= 12
 
 
-def test_committed_results_name_what_wrote_them() -> None:
+def test_committed_results_name_what_wrote_them():
     known = {entry.file for entry in ledger.read_entries(runner.RESULTS)}
     published = {path.name for path in runner.RESULTS.glob("published_*.csv")}
     files = {path.name for path in runner.RESULTS.glob("*.csv")} - published

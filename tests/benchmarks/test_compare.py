@@ -1,7 +1,5 @@
 """Two commits measured on the same cells."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris

@@ -1,7 +1,5 @@
 """Growth and limits: children are measured, interrupted and killed; rows are judged."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

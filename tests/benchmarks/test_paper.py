@@ -1,7 +1,5 @@
 """The paper's experiment, resumable and honest; models of default size, and the figures that are taken from them."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -103,7 +101,7 @@ def test_absent_data_is_named(tmp_path, capsys):
     assert "--data" in message
 
 
-def test_leaf_values_are_cells_of_their_own_and_no_worse(tmp_path: Path) -> None:
+def test_leaf_values_are_cells_of_their_own_and_no_worse(tmp_path):
     frame = datasets.load_breast_cancer(as_frame=True).frame
     columns = [*frame.columns[:6], "target"]
     frame[columns].to_csv(tmp_path / "Toy.csv", index=False)
@@ -123,7 +121,7 @@ def test_leaf_values_are_cells_of_their_own_and_no_worse(tmp_path: Path) -> None
     assert out.read_bytes() == before
 
 
-def test_leaves_are_counted_in_cells_of_their_own(tmp_path: Path) -> None:
+def test_leaves_are_counted_in_cells_of_their_own(tmp_path):
     frame = datasets.load_breast_cancer(as_frame=True).frame
     frame[[*frame.columns[:4], "target"]].to_csv(tmp_path / "Toy.csv", index=False)
     out = tmp_path / "cells.csv"
@@ -178,6 +176,6 @@ def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):
     assert float(row["pruning_rate"]) == 0
 
 
-def test_the_figures_for_large_models_are_those_of_the_results() -> None:
+def test_the_figures_for_large_models_are_those_of_the_results():
     """After a new run of benchmarks.large: copy the left side into claims.py."""
     assert at_default_size(RESULTS, LARGE_TREES) == AT_DEFAULT_SIZE

@@ -1,8 +1,5 @@
 """Tables and figures of the benchmarks: what is shown is what was measured, and what is committed agrees."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,19 +10,19 @@ from benchmarks.cells import answer_times
 from pine_boost.search.search_result import Moment
 
 
-def test_the_first_moment_of_the_final_size_counts() -> None:
+def test_the_first_moment_of_the_final_size_counts():
     history = (Moment(0.1, 12, 1, 1), Moment(0.2, 9, 1, 1), Moment(0.3, 9, 1, 9), Moment(0.4, 9, 2, 9))
     search = SimpleNamespace(history=history, n_kept=9, pruned=object())
     assert answer_times(search) == {"once_s": "0.200", "twice_s": "0.400", "fewest_s": "0.300"}
 
 
-def test_the_original_needs_no_proof_and_an_open_bound_has_no_time() -> None:
+def test_the_original_needs_no_proof_and_an_open_bound_has_no_time():
     history = (Moment(0.3, 30, 2, 29),)
     search = SimpleNamespace(history=history, n_kept=30, pruned=None)
     assert answer_times(search) == {"once_s": "0.000", "twice_s": "0.000", "fewest_s": ""}
 
 
-def test_rows_of_before_these_columns_are_left_out() -> None:
+def test_rows_of_before_these_columns_are_left_out():
     old = {"alpha": "0.1", "time_s": "2.0"}
     assert frames.answer_times([old]) == ""
     new = [
@@ -84,7 +81,7 @@ def test_fast():
 """
 
 
-def test_failures_are_counted_and_written(tmp_path: Path) -> None:
+def test_failures_are_counted_and_written(tmp_path):
     (tmp_path / "test_some.py").write_text(TESTS)
     out, page = tmp_path / "slow_tests.csv", tmp_path / "docs" / "robustness.md"
     start, end = pages.SLOW_TESTS.markers
@@ -106,7 +103,7 @@ def test_failures_are_counted_and_written(tmp_path: Path) -> None:
 PROVED = {"model": "xgboost", "alpha": "0.1", "seed": "0", "pruning_rate": "0"}
 
 
-def _write(folder: Path) -> None:
+def _write(folder):
     rows = [
         {
             **PROVED,
@@ -159,7 +156,7 @@ def _write(folder: Path) -> None:
     runner.append_rows(folder / "defaults.csv", defaults.COLUMNS, validated)
 
 
-def test_training_rows_come_first_and_refusals_count_as_nothing(tmp_path: Path) -> None:
+def test_training_rows_come_first_and_refusals_count_as_nothing(tmp_path):
     _write(tmp_path)
     header, _, line = size_tables.default_sizes(tmp_path).splitlines()
     assert header.startswith(
@@ -172,14 +169,14 @@ def test_training_rows_come_first_and_refusals_count_as_nothing(tmp_path: Path) 
     )
 
 
-def test_every_data_set_says_why_nothing_went(tmp_path: Path) -> None:
+def test_every_data_set_says_why_nothing_went(tmp_path):
     _write(tmp_path)
     lines = size_tables.library_table(tmp_path, "xgboost-0.3").splitlines()
     assert lines[2].startswith("| A | 0.0 | 30.0 | 8.0 | 2 | 60.0 | 99.50 |")
     assert lines[3].startswith("| B | no proof in time | refused | - | - | - |")
 
 
-def test_files_from_before_the_choice_used_unseen_rows(tmp_path: Path) -> None:
+def test_files_from_before_the_choice_used_unseen_rows(tmp_path):
     columns = [column for column in large.COLUMNS if column != "fit"]
     row = {**PROVED, "dataset": "A", "indifference": "0", "status": "CERTIFIED"}
     runner.append_rows(tmp_path / "large.csv", columns, [row])

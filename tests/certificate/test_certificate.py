@@ -1,11 +1,7 @@
 """Certificates: what they say is what happened, they repeat exactly, and damage is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, fields, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +14,11 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.rules import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
-from pine_boost.result import PruneResult
 from pine_boost.search.lp import UnsolvedProgramError, WeightProgram
-from tests.support.forests import MANNERS, Manner, random_forest
+from tests.support.forests import MANNERS, random_forest
 
 
-def _data(n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+def _data(n_classes=2):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(500, 5))
     signal = X[:, 0] + X[:, 1] * (X[:, 2] > 0) + 0.2 * rng.normal(size=500)
@@ -31,11 +26,11 @@ def _data(n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(signal, [-0.5, 0.7][: n_classes - 1])
 
 
-_MODELS: dict[int, Any] = {}
-_RESULTS: dict[int, PruneResult] = {}
+_MODELS = {}
+_RESULTS = {}
 
 
-def _model(n_classes: int = 2) -> Any:
+def _model(n_classes=2):
     if n_classes not in _MODELS:
         X, y = _data(n_classes)
         model = xgboost.XGBClassifier(
@@ -45,20 +40,20 @@ def _model(n_classes: int = 2) -> Any:
     return _MODELS[n_classes]
 
 
-def _prune(n_classes: int = 2, **options: Any) -> PruneResult:
+def _prune(n_classes=2, **options):
     X, _ = _data(n_classes)
     options = {"alpha": 0.2, **options}
     return prune_booster(_model(n_classes), X[:250], X[250:], **options)
 
 
-def _result(n_classes: int = 2) -> PruneResult:
+def _result(n_classes=2):
     if n_classes not in _RESULTS:
         _RESULTS[n_classes] = _prune(n_classes)
     return _RESULTS[n_classes]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_says_what_happened(n_classes: int) -> None:
+def test_says_what_happened(n_classes):
     result = _result(n_classes)
     certificate = result.certificate
     pruned = result.search.pruned
@@ -85,7 +80,7 @@ def test_says_what_happened(n_classes: int) -> None:
     assert certificate.grid == pruned.grid
     assert (certificate.n_fit, certificate.n_cal, certificate.alpha) == (250, 250, 0.2)
     assert certificate.tau == result.region.tau
-    asked: dict[str, set[str]] = {}
+    asked = {}
     for proof in certificate.proofs:
         asked.setdefault(proof.question, set()).add(proof.method)
     assert len(asked) == n_classes * (n_classes - 1)
@@ -96,22 +91,22 @@ def test_says_what_happened(n_classes: int) -> None:
         assert "rounding decides" in certificate.claim
 
 
-def test_alpha_zero_claims_every_input() -> None:
+def test_alpha_zero_claims_every_input():
     certificate = _prune(alpha=0).certificate
     assert certificate.tau is None
     assert certificate.claim.startswith("On every possible input, the pruned model predicts")
 
 
-def test_thresholds_are_in_the_claim() -> None:
+def test_thresholds_are_in_the_claim():
     certificate = _prune(threshold=(0.3, 0.7)).certificate
     assert certificate.thresholds == (0.3, 0.7)
     assert "threshold(s) 0.3, 0.7" in certificate.claim
 
 
-def test_programs_that_no_solver_ends_with_certify_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_that_no_solver_ends_with_certify_nothing(monkeypatch):
     """Nothing was tried then: the original is returned, and not as CERTIFIED."""
 
-    def unsolved(self: WeightProgram, *question: Any) -> Any:
+    def unsolved(self, *question):
         raise UnsolvedProgramError
 
     monkeypatch.setattr(WeightProgram, "solve", unsolved)
@@ -121,7 +116,7 @@ def test_programs_that_no_solver_ends_with_certify_nothing(monkeypatch: pytest.M
     assert certificate.reason.startswith("No solver finished the linear program")
 
 
-def _interrupt(step: Any) -> None:
+def _interrupt(step):
     raise KeyboardInterrupt
 
 
@@ -132,7 +127,7 @@ def _interrupt(step: Any) -> None:
         ({"callback": _interrupt}, "before a smaller model was proved"),
     ],
 )
-def test_not_certified_carries_no_claim(options: dict[str, Any], reason: str) -> None:
+def test_not_certified_carries_no_claim(options, reason):
     result = _prune(**options)
     certificate = result.certificate
     assert certificate.status == Status.NOT_CERTIFIED.value
@@ -146,7 +141,7 @@ def test_not_certified_carries_no_claim(options: dict[str, Any], reason: str) ->
     assert (result.weights == 1).all()
 
 
-def test_any_time_limit_gives_one_of_two_states() -> None:
+def test_any_time_limit_gives_one_of_two_states():
     X, _ = _data()
     before = _model().predict(X)
     for time_limit in (0.02, 0.1, 0.2, 0.4, 0.8):
@@ -159,14 +154,14 @@ def test_any_time_limit_gives_one_of_two_states() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_interrupted_anywhere(n_classes: int) -> None:
-    steps: list[int] = []
+def test_interrupted_anywhere(n_classes):
+    steps = []
     _prune(n_classes, callback=lambda step: steps.append(step.step))
     X, _ = _data(n_classes)
     before = _model(n_classes).predict(X)
     for last in np.unique(np.linspace(1, len(steps), 8).astype(int)).tolist():
 
-        def interrupt(step: Any, last: int = last) -> None:
+        def interrupt(step, last=last):
             if step.step == last:
                 raise KeyboardInterrupt
 
@@ -182,7 +177,7 @@ def test_interrupted_anywhere(n_classes: int) -> None:
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support"])
-def test_same_bytes_for_any_number_of_jobs(n_classes: int, score: str) -> None:
+def test_same_bytes_for_any_number_of_jobs(n_classes, score):
     files = []
     for n_jobs in (1, 2, 1):
         result = _prune(n_classes, score=score, n_jobs=n_jobs, random_state=5)
@@ -193,7 +188,7 @@ def test_same_bytes_for_any_number_of_jobs(n_classes: int, score: str) -> None:
     assert files[0] == files[1] == files[2]
 
 
-def test_json_round_trip(tmp_path: Path) -> None:
+def test_json_round_trip(tmp_path):
     certificate = _result().certificate
     text = certificate.to_json()
     assert Certificate.from_json(text) == certificate
@@ -206,9 +201,9 @@ def test_json_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(f.name for f in fields(Certificate)))
-def test_every_damaged_field_is_refused(name: str) -> None:
+def test_every_damaged_field_is_refused(name):
     document = json.loads(_result().certificate.to_json())
-    wrong: list[Any] = [{"a": 1} if not isinstance(document[name], dict) else 3, object]
+    wrong = [{"a": 1} if not isinstance(document[name], dict) else 3, object]
     if isinstance(document[name], (int, float)):
         wrong.append("1")
         wrong.append([document[name]])
@@ -226,14 +221,14 @@ def test_every_damaged_field_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64, None, 7, []])
-def test_another_digest_is_refused(digest: Any) -> None:
+def test_another_digest_is_refused(digest):
     document = json.loads(_result().certificate.to_json())
     document["digest"] = digest
     with pytest.raises(CertificateMismatch, match="changed after it was written"):
         Certificate.from_json(json.dumps(document))
 
 
-def test_the_digest_does_not_know_the_timings() -> None:
+def test_the_digest_does_not_know_the_timings():
     certificate = _result().certificate
     other = replace(certificate, timings={"search": 1e6})
     both = [json.loads(each.to_json()) for each in (certificate, other)]
@@ -263,12 +258,12 @@ def test_the_digest_does_not_know_the_timings() -> None:
         ('{"format": "pine_boost certificate", "format_version": "1"}', "'format_version' is '1'"),
     ],
 )
-def test_other_files_are_refused(text: str | bytes, message: str) -> None:
+def test_other_files_are_refused(text, message):
     with pytest.raises(CertificateMismatch, match=message):
         Certificate.from_json(text)
 
 
-def test_unknown_status_and_extra_fields_are_refused() -> None:
+def test_unknown_status_and_extra_fields_are_refused():
     document = json.loads(_result().certificate.to_json())
     with pytest.raises(CertificateMismatch, match="'status' is 'PERHAPS', expected one of"):
         Certificate.from_json(json.dumps({**document, "status": "PERHAPS"}))
@@ -279,7 +274,7 @@ def test_unknown_status_and_extra_fields_are_refused() -> None:
         Certificate.from_json(json.dumps({**document, "proofs": proofs}))
 
 
-def test_huge_file_is_not_read(tmp_path: Path) -> None:
+def test_huge_file_is_not_read(tmp_path):
     path = tmp_path / "certificate.json"
     with path.open("wb") as file:
         file.truncate(65 * 2**20)
@@ -288,7 +283,7 @@ def test_huge_file_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("manner", MANNERS, ids=lambda m: f"{m.library}-{m.comparison.name}")
-def test_digest_sees_every_number(manner: Manner) -> None:
+def test_digest_sees_every_number(manner):
     forest = random_forest(np.random.default_rng(0), 4, 3, 4, manner=manner, categorical=(1,))
     digest = forest_digest(forest)
     assert digest == forest_digest(replace(forest))
@@ -296,7 +291,7 @@ def test_digest_sees_every_number(manner: Manner) -> None:
     split = int(np.flatnonzero(forest.kind == SplitKind.NUMERIC)[0])
     category = int(np.flatnonzero(forest.kind == SplitKind.CATEGORICAL)[0])
 
-    def changed(name: str, place: int, value: Any) -> Any:
+    def changed(name, place, value):
         array = getattr(forest, name).copy()
         array[place] = value
         return replace(forest, **{name: array})
@@ -318,7 +313,7 @@ def test_digest_sees_every_number(manner: Manner) -> None:
     assert forest_digest(replace(forest, classes=("no", "yes"))) == digest
 
 
-def test_digest_of_file_and_live_model_agree(tmp_path: Path) -> None:
+def test_digest_of_file_and_live_model_agree(tmp_path):
     model = _model()
     live = forest_digest(read_model(model).forest)
     for suffix in ("json", "ubj"):
@@ -327,13 +322,13 @@ def test_digest_of_file_and_live_model_agree(tmp_path: Path) -> None:
         assert forest_digest(read_model(path).forest) == live
 
 
-def test_saved_region_has_the_fingerprint(tmp_path: Path) -> None:
+def test_saved_region_has_the_fingerprint(tmp_path):
     result = _result()
     result.region.save(tmp_path / "region.json")
     assert Region.load(tmp_path / "region.json").fingerprint() == (result.certificate.region_fingerprint)
 
 
-def test_versions_and_plain_data() -> None:
+def test_versions_and_plain_data():
     assert "lightgbm" not in library_versions("xgboost")
     assert "scikit-learn" in library_versions("sklearn")
     assert library_versions("xgboost")["kernel"] == kernels.name()

@@ -1,16 +1,13 @@
 """Every sentence of the promise, held against a case where a stronger one would be false."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 
-from pine_boost import Certificate, InvalidInputError, prune_booster
+from pine_boost import InvalidInputError, prune_booster
 from pine_boost.certificate.claims import (
     NON_INFERIOR,
     VALIDATED,
@@ -30,20 +27,20 @@ from pine_boost.region.domain import Domain
 
 
 @pytest.fixture(scope="module")
-def table() -> Any:
+def table():
     X = np.random.default_rng(0).normal(size=(900, 4))
     noise = np.random.default_rng(1).normal(scale=0.4, size=900)
     return X, (X[:, 0] + X[:, 1] * X[:, 2] + noise > 0).astype(int)
 
 
 @pytest.fixture(scope="module")
-def model(table: Any) -> Any:
+def model(table):
     X, y = table
     return GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0).fit(X, y)
 
 
 @pytest.fixture(scope="module")
-def certified(table: Any, model: Any) -> Certificate:
+def certified(table, model):
     X, _ = table
     certificate = prune_booster(model, X[:300], X[300:600], alpha=0.2).certificate
     assert certificate.status == "CERTIFIED"
@@ -51,31 +48,31 @@ def certified(table: Any, model: Any) -> Certificate:
     return certificate
 
 
-def test_the_claim_of_a_certificate_is_what_its_fields_say(certified: Certificate) -> None:
+def test_the_claim_of_a_certificate_is_what_its_fields_say(certified):
     assert certified.claim == claim_of(certified)
     assert certified.rests_on == rests_on(certified)
 
 
-def test_the_band_that_is_left_out_is_never_printed_smaller(certified: Certificate) -> None:
+def test_the_band_that_is_left_out_is_never_printed_smaller(certified):
     """An input 1.0425e-06 from the cut changed its class under a claim that left out 1.04e-06."""
     left = replace(certified, undecided=1.04495e-06, undecided_exists=True, native_band=1.04495e-06)
     assert "margin is within 1.05e-06 of" in exception_of(left)
     assert "except inputs too close to the decision boundary to tell" in headline_of(left)
 
 
-def test_a_threshold_is_named_as_it_was_proved(certified: Certificate) -> None:
+def test_a_threshold_is_named_as_it_was_proved(certified):
     claim = claim_of(replace(certified, thresholds=(1234567.0, 1 / 3 + 1234567)))
     assert "threshold(s) 1234567, 1234567.3333333333 as" in claim
 
 
-def test_no_probability_is_rounded_up(certified: Certificate) -> None:
+def test_no_probability_is_rounded_up(certified):
     rare = replace(certified, alpha=4e-5, n_cal=30_000)
     assert headline_of(rare).endswith("probability at least 99.996%.")
     assert "probability at least 0.99996 (alpha = 4e-05)" in coverage_of(rare)
     assert "probability at least 0.899999 (" in coverage_of(replace(certified, alpha=0.1000004))
 
 
-def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up() -> None:
+def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up():
     numbers = {"keeps_class": True, "n_val": 299, "n_changed": 0, "bound": 0.99, "overlap": 9 / 299}
     text = Statement(VALIDATED, 0.98999961, 0.94999961, tolerance=None, thresholds=(0.3,), **numbers).claim()
     assert "the class by the threshold(s) 0.3 that the original gives it" in text
@@ -85,7 +82,7 @@ def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up() 
     assert kept_answer(False, 0.12345678) == "a raw value within 0.123457 of the original's"
 
 
-def test_the_printed_statistic_is_short_rounds_nothing_up_and_is_no_proof() -> None:
+def test_the_printed_statistic_is_short_rounds_nothing_up_and_is_no_proof():
     numbers = {"keeps_class": True, "n_val": 299, "n_changed": 0, "bound": 0.99, "overlap": 0.0}
     statement = Statement(VALIDATED, 0.99, 0.95, tolerance=None, thresholds=(), **numbers)
     assert statement.promise("") == (
@@ -103,9 +100,7 @@ _LOSSES = [("error", 0.005), ("brier", 0.01), ("squared", 0.01), ("costs", 0.01)
     ("fidelity", "max_loss"), [(0.99, None), (0.99, _LOSSES[0]), *((None, lost) for lost in _LOSSES)]
 )
 @pytest.mark.parametrize(("tolerance", "thresholds"), [(None, ()), (0.02, ()), (0.02, (0.3, 0.7))])
-def test_a_printed_statistic_has_one_number_for_each_promise(
-    fidelity: float | None, max_loss: Any, tolerance: float | None, thresholds: Any
-) -> None:
+def test_a_printed_statistic_has_one_number_for_each_promise(fidelity, max_loss, tolerance, thresholds):
     promised = [number for number in (fidelity, max_loss) if number is not None]
     status = VALIDATED if max_loss is None else NON_INFERIOR
     numbers = {"n_val": 299, "n_changed": 0, "bound": 0.99, "overlap": 0.0}
@@ -119,7 +114,7 @@ def test_a_printed_statistic_has_one_number_for_each_promise(
         assert text.endswith("This is a statistic, not a proof: an unlucky sample of rows can mislead it.")
 
 
-def test_one_calibration_set_may_cover_less_than_one_minus_alpha() -> None:
+def test_one_calibration_set_may_cover_less_than_one_minus_alpha():
     """That at least 90 % of future inputs are covered is false in a third of all draws."""
     random, n_rows, alpha = np.random.default_rng(0), 50, 0.1
     floor = coverage_floor(n_rows, alpha, 0.95)
@@ -131,7 +126,7 @@ def test_one_calibration_set_may_cover_less_than_one_minus_alpha() -> None:
     assert np.mean(coverage >= floor) <= 0.96
 
 
-def test_the_coverage_speaks_of_the_draw_and_of_the_confidence(certified: Certificate) -> None:
+def test_the_coverage_speaks_of_the_draw_and_of_the_confidence(certified):
     text = coverage_of(certified)
     assert "probability at least 0.8 (alpha = 0.2), over the draw of these rows and of" in text
     floor = coverage_floor(certified.n_cal, 0.2, 0.95)
@@ -147,7 +142,7 @@ def test_the_coverage_speaks_of_the_draw_and_of_the_confidence(certified: Certif
     assert all(len(sentence.split()) <= 20 for sentence in words.split(". "))
 
 
-def test_calibration_rows_among_the_fit_rows_void_the_probability(certified: Certificate) -> None:
+def test_calibration_rows_among_the_fit_rows_void_the_probability(certified):
     some = replace(certified, overlap=0.004)
     many = replace(certified, overlap=0.4, overlap_evident=True)
     assert "300 calibration rows (0.40% of them were found among the fit rows)" in coverage_of(some)
@@ -158,7 +153,7 @@ def test_calibration_rows_among_the_fit_rows_void_the_probability(certified: Cer
     assert "40.0% of the calibration rows" in claim_of(many)
 
 
-def test_undecided_inputs_are_left_out_of_every_sentence(certified: Certificate) -> None:
+def test_undecided_inputs_are_left_out_of_every_sentence(certified):
     whole = replace(certified, alpha=0.0, tau=None, undecided=1e-6, native_band=1e-6, undecided_exists=True)
     for text in (claim_of(whole), headline_of(whole)):
         assert "every possible input" in text
@@ -174,7 +169,7 @@ def test_undecided_inputs_are_left_out_of_every_sentence(certified: Certificate)
     assert "boundary" not in claim_of(none) + headline_of(none)
 
 
-def test_the_band_is_called_rounding_only_where_it_is_the_librarys(certified: Certificate) -> None:
+def test_the_band_is_called_rounding_only_where_it_is_the_librarys(certified):
     wide = replace(certified, undecided=2.3e-3, native_band=1e-14, undecided_exists=True)
     assert "or the proof's integers are too coarse" in exception_of(wide)
     assert "(within 1e-14)" in exception_of(wide)
@@ -182,7 +177,7 @@ def test_the_band_is_called_rounding_only_where_it_is_the_librarys(certified: Ce
     assert "coarse" not in exception_of(narrow)
 
 
-def test_rows_of_the_fit_may_change_where_the_original_is_undecided(table: Any) -> None:
+def test_rows_of_the_fit_may_change_where_the_original_is_undecided(table):
     """That every row of X_fit keeps its class is false with indifference: here are some."""
     X, y = table
     model = GradientBoostingClassifier(n_estimators=20, max_depth=3, random_state=0).fit(X, y)
@@ -201,7 +196,7 @@ def test_rows_of_the_fit_may_change_where_the_original_is_undecided(table: Any) 
     assert "Every row" not in str(prune_booster.__doc__)
 
 
-def test_a_domain_is_named_wherever_every_input_is(table: Any, model: Any) -> None:
+def test_a_domain_is_named_wherever_every_input_is(table, model):
     X, _ = table
     domain = Domain(lower={0: 0.25})
     with pytest.warns(UserWarning, match="The domain excludes .* rows of X_cal"):
@@ -213,7 +208,7 @@ def test_a_domain_is_named_wherever_every_input_is(table: Any, model: Any) -> No
         assert "that your domain permits" in headline_of(certificate)
 
 
-def test_that_none_can_be_spared_is_said_only_of_the_form_that_was_proved(certified: Certificate) -> None:
+def test_that_none_can_be_spared_is_said_only_of_the_form_that_was_proved(certified):
     kept = replace(certified, grid=-1, optimal=False, trees_after=certified.trees_before)
     assert "was found" in headline_of(kept)
     assert "No model of this form" not in headline_of(kept)
@@ -227,13 +222,13 @@ def test_that_none_can_be_spared_is_said_only_of_the_form_that_was_proved(certif
     assert "with fewer" not in bound_of(open_)
 
 
-def test_without_a_certificate_nothing_is_promised(certified: Certificate) -> None:
+def test_without_a_certificate_nothing_is_promised(certified):
     none = replace(certified, status="NOT_CERTIFIED", claim="", grid=-1)
     assert "nothing is promised" in headline_of(none)
     assert proof_of(none) == ""
 
 
-def test_what_rests_on_the_certificates_word_is_less_with_the_tables(certified: Certificate) -> None:
+def test_what_rests_on_the_certificates_word_is_less_with_the_tables(certified):
     files, tables = rests_on(certified), rests_on(certified, tables=True)
     assert set(tables) < set(files)
     assert any("calibration scores are those of X_cal" in entry for entry in files)
@@ -242,7 +237,7 @@ def test_what_rests_on_the_certificates_word_is_less_with_the_tables(certified: 
     assert not any("X_cal" in entry for entry in rests_on(everything))
 
 
-def test_score_bands_have_no_accuracy(table: Any, model: Any) -> None:
+def test_score_bands_have_no_accuracy(table, model):
     X, y = table
     bands = prune_booster(model, X[:300], X[300:600], alpha=0.3, threshold=(0.3, 0.7), objective="l1")
     with pytest.raises(InvalidInputError, match="3 score bands, and y holds labels"):

@@ -1,9 +1,6 @@
 """Two models that stand in for one another: what both hold is compared, whatever their kinds."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +12,11 @@ from pine_boost.parsers import read_model
 from tests.support.native_models import make_table
 
 
-def _require(original: Any, pruned: Any) -> None:
+def _require(original, pruned):
     require_interchangeable(read_model(original), read_model(pruned))
 
 
-def test_labels_of_two_kinds_of_wrapper_are_compared() -> None:
+def test_labels_of_two_kinds_of_wrapper_are_compared():
     X, y = make_table(2, n_rows=200)
     model = RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, y)
     other = ExtraTreesClassifier(3, max_depth=2)
@@ -31,7 +28,7 @@ def test_labels_of_two_kinds_of_wrapper_are_compared() -> None:
         _require(model, other)
 
 
-def test_two_kinds_of_xgboost_wrapper() -> None:
+def test_two_kinds_of_xgboost_wrapper():
     import xgboost
 
     X, y = make_table(2, n_rows=200)
@@ -48,7 +45,7 @@ def test_two_kinds_of_xgboost_wrapper() -> None:
         _require(bare, other)
 
 
-def test_labels_are_not_asked_of_what_has_none() -> None:
+def test_labels_are_not_asked_of_what_has_none():
     import lightgbm
 
     X, y = make_table(2, n_rows=200)

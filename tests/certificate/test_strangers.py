@@ -4,18 +4,13 @@ No edit ends in anything but agreement, a mismatch or a message, and `verify` ne
 that a user is shown and that is not listed as taken on trust.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +35,6 @@ from pine_boost.fleet import Job
 from pine_boost.fleet.run import Policy, _read_done, run_job
 from pine_boost.json_fields import digest_of
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import Model
 from pine_boost.model.states import build_space
 from pine_boost.monitoring import RegionMonitor
 from pine_boost.parsers import read_model
@@ -56,9 +50,9 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 GONE, TWICE = object(), object()
 
 
-def edits_of(value: Any) -> list[Any]:
+def edits_of(value):
     """What a stranger might write instead of a value."""
-    edits: list[Any] = [0, 1, -1, 2**63, 10**400, 0.5, 1e308, None, True, "", "x", "1", [], {}, GONE, TWICE]
+    edits = [0, 1, -1, 2**63, 10**400, 0.5, 1e308, None, True, "", "x", "1", [], {}, GONE, TWICE]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         edits += [value + 1, value - 1, -value, value * 2, float(value), value * (1 + 1e-3)]
     if isinstance(value, bool):
@@ -70,7 +64,7 @@ def edits_of(value: Any) -> list[Any]:
     return edits
 
 
-def places(document: Any, most: int, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(document, most, path=()):
     """Paths of all values, lists and objects too; of long lists the ends and a few between."""
     if path:
         yield path
@@ -81,7 +75,7 @@ def places(document: Any, most: int, path: tuple[Any, ...] = ()) -> Iterator[tup
         yield from places(document[key], most, (*path, key))
 
 
-def edited(document: Any, path: tuple[Any, ...], edit: Any) -> Any:
+def edited(document, path, edit):
     """A copy of the document with one value changed, deleted or doubled; None where nothing changed."""
     copy = json.loads(json.dumps(document))
     parent = copy
@@ -102,7 +96,7 @@ def edited(document: Any, path: tuple[Any, ...], edit: Any) -> Any:
     return copy
 
 
-def all_edits(document: Any, most: int, per_place: int | None = None) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def all_edits(document, most, per_place=None):
     """Every place with every edit, or a few of them."""
     draw = random.Random(1)
     for path in places(document, most):
@@ -115,13 +109,13 @@ def all_edits(document: Any, most: int, per_place: int | None = None) -> Iterato
             yield path, copy
 
 
-def _labels(X: np.ndarray) -> np.ndarray:
+def _labels(X):
     noise = np.random.default_rng(1).normal(0, 0.5, len(X))
     return (X[:, 0] + X[:, 1] * X[:, 2] + noise > 0).astype(int)
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+def files(tmp_path_factory):
     """A model, its pruned, compressed and guarded versions, and the rows."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 4)).astype(np.float32)
@@ -161,7 +155,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
 
 
 @cache
-def _parsed(folder: Path) -> tuple[Model, Model, Region]:
+def _parsed(folder):
     """Both models as live ones, which need no process of their own to predict, and the region."""
     before, after = (
         read_model(xgboost.Booster(model_file=path))
@@ -170,7 +164,7 @@ def _parsed(folder: Path) -> tuple[Model, Model, Region]:
     return before, after, Region.load(folder / "pruned" / "region.json")
 
 
-def _verdict(folder: Path, text: str, region: Region | None = None) -> str:
+def _verdict(folder, text, region=None):
     """AGREES, DISAGREES, NOT SETTLED or the name of an error of ours; anything else fails the test."""
     before, after, own = _parsed(folder)
     try:
@@ -181,7 +175,7 @@ def _verdict(folder: Path, text: str, region: Region | None = None) -> str:
     return found.summary().partition(":")[0]
 
 
-def _is_trusted(path: tuple[Any, ...]) -> bool:
+def _is_trusted(path):
     """Whether a field of a certificate is one that `rests_on` lists as taken on trust."""
     if path[0] in (*HOW_IT_WAS_MADE, "digest") or path[:2] == ("serving", "n_inside"):
         return True
@@ -197,11 +191,11 @@ VALIDATION_TRUST = {("n_fit",), ("segments",), ("path",), ("compressed_digest",)
 WEAKER = {"undecided_exists", "lower_bound", "optimal", "bound", "grid", "unit"}
 
 
-def _resealed(document: dict[str, Any]) -> str:
+def _resealed(document):
     return json.dumps({**document, "digest": digest_of(document)})
 
 
-def _reworded(document: dict[str, Any]) -> str | None:
+def _reworded(document):
     """The edited certificate with the sentences that belong to its numbers: a careful forger's."""
     try:
         made = Certificate.from_json(_resealed(document))
@@ -216,7 +210,7 @@ SOME_OR_ALL = pytest.mark.parametrize("per_place", [2, pytest.param(None, marks=
 
 
 @SOME_OR_ALL
-def test_every_edit_of_a_certificate(files: tuple[Path, np.ndarray], per_place: int | None) -> None:
+def test_every_edit_of_a_certificate(files, per_place):
     folder, _ = files
     healthy = (folder / "pruned" / "certificate.json").read_text()
     document, own = json.loads(healthy), Certificate.from_json(healthy)
@@ -246,7 +240,7 @@ def test_every_edit_of_a_certificate(files: tuple[Path, np.ndarray], per_place: 
 
 
 @SOME_OR_ALL
-def test_every_edit_of_a_region(files: tuple[Path, np.ndarray], per_place: int | None) -> None:
+def test_every_edit_of_a_region(files, per_place):
     """With the certificate as it is, and with one that names the edited region."""
     folder, _ = files
     document = json.loads((folder / "pruned" / "region.json").read_text())
@@ -277,7 +271,7 @@ def test_every_edit_of_a_region(files: tuple[Path, np.ndarray], per_place: int |
 
 @SOME_OR_ALL
 @pytest.mark.parametrize("name", ["compressed", "by labels"])
-def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], name: str, per_place: int | None) -> None:
+def test_every_edit_of_a_compression(files, name, per_place):
     folder, X = files
     document = json.loads((folder / name / "compression.json").read_text())
     before, after = (
@@ -322,7 +316,7 @@ def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], name: str, 
     assert n_agreed > 5
 
 
-def _of_known_keys(found: Any, own: Any) -> Any:
+def _of_known_keys(found, own):
     """Without keys that nobody reads."""
     if not (isinstance(found, dict) and isinstance(own, dict)):
         return found
@@ -331,7 +325,7 @@ def _of_known_keys(found: Any, own: Any) -> Any:
 
 @SOME_OR_ALL
 @pytest.mark.parametrize("name", ["proved", "validated"])
-def test_every_edit_of_a_scorer(files: tuple[Path, np.ndarray], name: str, per_place: int | None) -> None:
+def test_every_edit_of_a_scorer(files, name, per_place):
     folder, X = files
     original, path = xgboost.Booster(model_file=folder / "original.json"), folder / name / "scorer.json"
     X_val = None if name == "proved" else X[300:]
@@ -364,7 +358,7 @@ def test_every_edit_of_a_scorer(files: tuple[Path, np.ndarray], name: str, per_p
 
 @pytest.mark.parametrize("per_place", [8, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("name", ["guarded", "margin"])
-def test_every_edit_of_a_guarded_folder(files: tuple[Path, np.ndarray], name: str, per_place: int | None) -> None:
+def test_every_edit_of_a_guarded_folder(files, name, per_place):
     folder, X = files
     path = folder / name / "scorer.json"
     healthy = path.read_bytes()
@@ -383,7 +377,7 @@ def test_every_edit_of_a_guarded_folder(files: tuple[Path, np.ndarray], name: st
         path.write_bytes(healthy)
 
 
-def test_every_edit_of_a_survey_and_a_monitor(files: tuple[Path, np.ndarray]) -> None:
+def test_every_edit_of_a_survey_and_a_monitor(files):
     folder, X = files
     region = Region.load(folder / "pruned" / "region.json").with_alpha(0.3)
     original = read_model(folder / "original.json")
@@ -398,7 +392,7 @@ def test_every_edit_of_a_survey_and_a_monitor(files: tuple[Path, np.ndarray]) ->
             str(pine_boost.load_survey(path, original))
 
 
-def test_a_wrong_model_under_a_wide_band_is_not_believed(files: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+def test_a_wrong_model_under_a_wide_band_is_not_believed(files, tmp_path):
     """One tree scaled by 1/64 and a certificate that leaves out everything within 10: verify agreed, exit code 0."""
     folder, X = files
     result = prune_booster(folder / "original.json", X[:300], X[300:600], alpha=0.25)
@@ -434,7 +428,7 @@ def test_a_wrong_model_under_a_wide_band_is_not_believed(files: tuple[Path, np.n
     assert main(["verify", str(folder / "original.json"), str(out)]) == 1
 
 
-def test_every_edit_of_the_record_of_a_job(files: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+def test_every_edit_of_the_record_of_a_job(files, tmp_path):
     """A job is done by an intact record of this job alone, or it is run again."""
     folder, _ = files
     job, policy = Job("a", str(folder / "original.json")), Policy("accelerate")
@@ -457,7 +451,7 @@ def test_every_edit_of_the_record_of_a_job(files: tuple[Path, np.ndarray], tmp_p
     assert _read_done(tmp_path / "a", asked) is None  # its digest does not fit
 
 
-def test_every_edit_of_a_domain(tmp_path: Path) -> None:
+def test_every_edit_of_a_domain(tmp_path):
     """A domain file is written by hand: every edit is a domain that compiles, or is refused with a message."""
     X = np.random.default_rng(0).normal(size=(300, 5))
     X[:, 4] = np.arange(300) % 4

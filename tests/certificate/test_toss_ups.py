@@ -1,15 +1,11 @@
 """Certificates with indifference: claims, forgeries, and a serving margin that holds only where it was proved."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,27 +24,25 @@ from pine_boost.native.predict import predict_classes, predict_probabilities
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_region
-from pine_boost.region.margins import ServingMargin, float_margins
+from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
 from pine_boost.report.prune_report import render_report
-from pine_boost.result import PruneResult
 from pine_boost.sweeping import sweep
 from tests.support.grids import edge_rows
 from tests.support.verifying import fitted
 
 KINDS = ("xgboost", "xgboost-3", "lightgbm", "histogram")
-Case = tuple[Any, np.ndarray, PruneResult]
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def case(request: pytest.FixtureRequest) -> Case:
+def case(request):
     model, X = fitted(request.param)
     n = len(X) // 2
     return model, X, prune_booster(model, X[:n], X[n:], alpha=0.25, indifference="auto")
 
 
 @pytest.fixture(scope="module")
-def booster() -> Case:
+def booster():
     """A model for which toss-ups are given up, with training rows as X_fit."""
     from xgboost import XGBClassifier
 
@@ -63,13 +57,13 @@ def booster() -> Case:
     return model, X, result
 
 
-def forged(result: PruneResult, **fields: Any) -> Certificate:
+def forged(result, **fields):
     """A certificate with other fields, and the sentences that would go with them."""
     made = replace(result.certificate, **fields)
     return replace(made, claim=claim_of(made), rests_on=rests_on(made))
 
 
-def test_native_classes_on_edges(case: Case) -> None:
+def test_native_classes_on_edges(case):
     """Thresholds, one ulp beside them, NaN, zeros: inside the region the class is kept."""
     model, X, result = case
     assert result.status == "CERTIFIED"
@@ -89,7 +83,7 @@ def test_native_classes_on_edges(case: Case) -> None:
         assert (np.searchsorted(guarded.classes_, guarded.predict(rows)) == before).all()
 
 
-def test_verify_computes_it_anew_from_the_tables(case: Case) -> None:
+def test_verify_computes_it_anew_from_the_tables(case):
     model, X, result = case
     n = len(X) // 2
     assert Certificate.from_json(result.certificate.to_json()) == result.certificate
@@ -102,7 +96,7 @@ def test_verify_computes_it_anew_from_the_tables(case: Case) -> None:
             verify(model, result.model, result.region, result.certificate, X_fit=X[n : 2 * n], X_cal=X[:n])
 
 
-def test_a_changed_ladder_or_step_is_noticed(booster: Case) -> None:
+def test_a_changed_ladder_or_step_is_noticed(booster):
     model, X, result = booster
     document = result.region.to_json()
     higher = {**document["nesting"], "delta": [d * 0.9 for d in document["nesting"]["delta"]]}
@@ -134,7 +128,7 @@ def test_a_changed_ladder_or_step_is_noticed(booster: Case) -> None:
         verify(model, result.model, region, certificate, X_fit=X[:250], X_cal=X[250:])
 
 
-def test_forged_fields_are_noticed(booster: Case) -> None:
+def test_forged_fields_are_noticed(booster):
     model, X, result = booster
     serving = result.certificate.serving
     assert serving is not None
@@ -158,7 +152,7 @@ def test_forged_fields_are_noticed(booster: Case) -> None:
         verify(model, result.model, result.region, more, X_fit=X[:250], X_cal=X[250:])
 
 
-def test_no_probability_is_named_where_the_library_rounds_it_to_one(booster: Case) -> None:
+def test_no_probability_is_named_where_the_library_rounds_it_to_one(booster):
     """At 20 away from the decision a sentence about "1 : 0 sure" would be about 17 as well."""
     import xgboost
 
@@ -173,13 +167,13 @@ def test_no_probability_is_named_where_the_library_rounds_it_to_one(booster: Cas
         assert 1 / (1 + math.exp(-delta)) < _stated(sureness_of(forest, delta)) <= 1.0
 
 
-def _stated(sureness: str) -> float:
+def _stated(sureness):
     """The number in words like "gives its class a probability of at least 0.7311"."""
     return float(re.findall(r"at least ([0-9.]+)", sureness)[0])
 
 
 @pytest.mark.parametrize("kind", ["gradient", "gradient-3", "histogram", "forest", "forest-3", "lightgbm-3", "xgboost"])
-def test_the_words_are_about_no_input_outside_the_region(kind: str) -> None:
+def test_the_words_are_about_no_input_outside_the_region(kind):
     """Wherever native probabilities are as sure as the words say, the margin is at least delta."""
     native, X = fitted(kind)
     model = read_model(native)
@@ -208,7 +202,7 @@ def test_the_words_are_about_no_input_outside_the_region(kind: str) -> None:
     assert checked >= 2
 
 
-def test_the_claim_is_no_stronger_than_what_was_proved(booster: Case) -> None:
+def test_the_claim_is_no_stronger_than_what_was_proved(booster):
     """Wherever the original is as sure as the claim says, the input is delta away; just below not.
 
     A smaller probability in the sentence would speak of inputs outside the region.
@@ -231,7 +225,7 @@ def test_the_claim_is_no_stronger_than_what_was_proved(booster: Case) -> None:
     assert (before != after)[plausible & (away < c.delta)].any()
 
 
-def test_the_serving_sentence_counts_what_it_says(booster: Case) -> None:
+def test_the_serving_sentence_counts_what_it_says(booster):
     model, X, result = booster
     serving = result.certificate.serving
     assert serving is not None
@@ -253,7 +247,7 @@ def test_the_serving_sentence_counts_what_it_says(booster: Case) -> None:
             result.region.contains(X, model=wrong, serving=serving)
 
 
-def test_the_choice_is_reported_and_repeats(booster: Case) -> None:
+def test_the_choice_is_reported_and_repeats(booster):
     model, X, result = booster
     again = prune_booster(model, X[:250], X[250:], alpha=0.2, indifference="auto")
     assert again.certificate == replace(
@@ -265,7 +259,7 @@ def test_the_choice_is_reported_and_repeats(booster: Case) -> None:
     assert other.certificate.choice == result.certificate.choice
 
 
-def test_a_share_of_the_users_own_that_buys_next_to_nothing_is_said_to(booster: Case) -> None:
+def test_a_share_of_the_users_own_that_buys_next_to_nothing_is_said_to(booster):
     model, X, _ = booster
     result = prune_booster(model, X[:250], X[250:], alpha=0.3, indifference=0.02)
     c = result.certificate
@@ -283,7 +277,7 @@ def test_a_share_of_the_users_own_that_buys_next_to_nothing_is_said_to(booster: 
         assert share_of(replace(little.certificate, **enough)) == ""
 
 
-def test_sweeps_and_everything(booster: Case) -> None:
+def test_sweeps_and_everything(booster):
     model, X, _ = booster
     swept = sweep(model, X[:250], X[250:], alphas=[0, 0.1, 0.3], indifference="auto", time_limit=20)
     deltas = [r.region.delta or 0.0 for r in swept]
@@ -298,7 +292,7 @@ def test_sweeps_and_everything(booster: Case) -> None:
     assert whole.certificate.choice == ""
 
 
-def test_every_alpha_of_a_sweep_has_a_margin_that_serving_can_see(booster: Case) -> None:
+def test_every_alpha_of_a_sweep_has_a_margin_that_serving_can_see(booster):
     model, X, _ = booster
     swept = sweep(model, X[:250], X[250:], alphas=[0.2, 0.4], indifference=0.05)
     for one in swept:
@@ -308,16 +302,13 @@ def test_every_alpha_of_a_sweep_has_a_margin_that_serving_can_see(booster: Case)
     assert any(one.certificate.serving is not None for one in swept)
 
 
-def test_distances_are_never_rounded_down() -> None:
+def test_distances_are_never_rounded_down():
     for distance in (0.1242194, 1.0, 123456.7, 3.3e-7, 0.99999999):
         assert distance <= float(rounded_up(distance)) <= distance * 1.00001
     assert rounded_up(0) == "0"
 
 
-Served = tuple[Any, np.ndarray, PruneResult, ServingMargin]
-
-
-def drawn(**options: Any) -> Served:
+def drawn(**options):
     from xgboost import XGBClassifier
 
     random = np.random.default_rng(1)
@@ -329,23 +320,23 @@ def drawn(**options: Any) -> Served:
     return model, X, result, result.certificate.serving
 
 
-def without_margin(certificate: Certificate) -> Certificate:
+def without_margin(certificate):
     made = replace(certificate, serving=None)
     return replace(made, rests_on=rests_on(made))
 
 
 @pytest.fixture(scope="module")
-def served() -> Served:
+def served():
     return drawn()
 
 
 @pytest.fixture(scope="module")
-def rows(served: Served) -> np.ndarray:
+def rows(served):
     drawn_rows = np.random.default_rng(2).normal(0, 1.3, size=(4000, 4)).astype(np.float32)
     return np.vstack([edge_rows(served[2].original.forest, served[1], limit=400), drawn_rows])
 
 
-def test_a_region_that_reaches_further_is_refused(served: Served, rows: np.ndarray) -> None:
+def test_a_region_that_reaches_further_is_refused(served, rows):
     """Its own region and smaller ones have no wrong class; a larger one has, and is refused."""
     _, _, result, serving = served
     wrong = predict_classes(result.original, rows) != predict_classes(result.pruned, rows)
@@ -367,7 +358,7 @@ def test_a_region_that_reaches_further_is_refused(served: Served, rows: np.ndarr
         GuardedModel(replace(result, region=wider))
 
 
-def test_a_recalibrated_region_is_of_the_same_tables(served: Served) -> None:
+def test_a_recalibrated_region_is_of_the_same_tables(served):
     _, _, result, _ = served
     region = result.region
     assert region.with_alpha(0.7).tables_digest == region.tables_digest
@@ -376,7 +367,7 @@ def test_a_recalibrated_region_is_of_the_same_tables(served: Served) -> None:
     assert recalibrated.tables_digest == region.tables_digest
 
 
-def test_another_region_is_refused(served: Served) -> None:
+def test_another_region_is_refused(served):
     """Fitted on other rows, of another original, or over another domain."""
     _, X, result, serving = served
     region = result.region
@@ -393,14 +384,14 @@ def test_another_region_is_refused(served: Served) -> None:
             GuardedModel(replace(result, region=other))
 
 
-def test_margins_do_not_go_with_it(served: Served) -> None:
+def test_margins_do_not_go_with_it(served):
     model, X, result, serving = served
     margins = model.predict(X, output_margin=True)
     with pytest.raises(InvalidInputError, match="no margins"):
         result.region.contains(X, model=result.pruned, margins=margins, serving=serving)
 
 
-def test_each_alpha_of_a_sweep_has_its_own(served: Served) -> None:
+def test_each_alpha_of_a_sweep_has_its_own(served):
     """One model may serve several alphas: then only the region tells the margins apart."""
     model, X, _, _ = served
     swept = sweep(model, X[:250], X[250:], alphas=[0.6, 0.62, 0.65], indifference=0.1)
@@ -415,7 +406,7 @@ def test_each_alpha_of_a_sweep_has_its_own(served: Served) -> None:
             wide.region.contains(X, model=wide.pruned, serving=narrow.certificate.serving)
 
 
-def test_files_that_name_another_region_are_refused(served: Served, tmp_path: Path) -> None:
+def test_files_that_name_another_region_are_refused(served, tmp_path):
     model, _, result, serving = served
     assert serving.tau is not None
     for edit in ({"tau": serving.tau + 1}, {"tau": None}, {"region_digest": "0" * 64}):
@@ -429,7 +420,7 @@ def test_files_that_name_another_region_are_refused(served: Served, tmp_path: Pa
     assert Certificate.from_json(result.certificate.to_json()).serving == serving
 
 
-def test_a_record_without_its_region_is_refused(served: Served) -> None:
+def test_a_record_without_its_region_is_refused(served):
     text = served[2].certificate.to_json()
     for name in ("region_digest", "tau"):
         document = json.loads(text)
@@ -438,7 +429,7 @@ def test_a_record_without_its_region_is_refused(served: Served) -> None:
             Certificate.from_json(json.dumps(document))
 
 
-def test_other_thresholds_are_refused() -> None:
+def test_other_thresholds_are_refused():
     """The digest of a model does not know at which thresholds it was read."""
     _, X, result, serving = drawn(threshold=0.4)
     assert result.region.contains(X, model=result.model, serving=serving).any()
@@ -446,7 +437,7 @@ def test_other_thresholds_are_refused() -> None:
         result.region.contains(X, model=read_model(result.model), serving=serving)
 
 
-def test_a_file_beside_its_grid_leaves_no_room() -> None:
+def test_a_file_beside_its_grid_leaves_no_room():
     """Leaves that are off the grid move the margin by more than the unit that was added."""
     _, _, result, _ = drawn(threshold=0.4, reweight="tree")
     region, certificate = result.region, result.certificate
@@ -465,7 +456,7 @@ def test_a_file_beside_its_grid_leaves_no_room() -> None:
         require_serving(problem, matched, certificate, region)
 
 
-def test_what_was_not_proved_again_is_no_agreement(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_proved_again_is_no_agreement(served, monkeypatch):
     """`agrees`, the first line and the exit code say the same."""
     model, _, result, _ = served
     parts = (model, result.model, result.region, result.certificate)

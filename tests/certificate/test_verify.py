@@ -1,12 +1,8 @@
 """verify agrees with what was proved, finds what was planted, and notices every edit of models and files."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,21 +26,20 @@ from pine_boost.proof.boxes import branch_and_bound
 from pine_boost.proof.problem import Answer, build_problem
 from pine_boost.region.fitting import fit_region
 from pine_boost.region.region import Region
-from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
 from tests.support.grids import grid_forest, integer_margins
 from tests.support.verifying import MAKERS, breast_or_iris, fitted, pruned_model
 
 
 @pytest.fixture(scope="module")
-def booster() -> tuple[Any, PruneResult]:
+def booster():
     model, result = pruned_model("xgboost")
     assert result.certificate.grid >= 0  # something was removed
     return model, result
 
 
 @pytest.mark.parametrize("kind", [k for k in MAKERS if "forest" not in k and k != "extra-trees"])
-def test_a_pruned_model_is_proved_twice(kind: str) -> None:
+def test_a_pruned_model_is_proved_twice(kind):
     model, result = pruned_model(kind)
     found = verify(model, result.model, result.region, result.certificate)
     assert found.agrees is True
@@ -67,14 +62,14 @@ def test_a_pruned_model_is_proved_twice(kind: str) -> None:
     ],
     ids=["leaf-support", "threshold", "bands", "decided", "faithful"],
 )
-def test_every_kind_of_region_is_verified(options: dict[str, Any]) -> None:
+def test_every_kind_of_region_is_verified(options):
     model, result = pruned_model("xgboost", **options)
     found = verify(model, result.model, result.region, result.certificate)
     assert found.agrees is True
     assert found.proved_twice
 
 
-def test_a_faithful_model_is_verified_over_an_isolation_forest() -> None:
+def test_a_faithful_model_is_verified_over_an_isolation_forest():
     """Its hundreds of extra edges are part of the region's space, not of the model's."""
     model, result = pruned_model("xgboost", alpha=0.0, indifference=0.0)
     assert result.certificate.grid >= 0
@@ -92,7 +87,7 @@ def test_a_faithful_model_is_verified_over_an_isolation_forest() -> None:
     assert found.proved_twice
 
 
-def test_files_alone_are_enough(booster: tuple[Any, PruneResult], tmp_path: Path) -> None:
+def test_files_alone_are_enough(booster, tmp_path):
     model, result = booster
     model.get_booster().save_model(tmp_path / "original.json")
     result.model.get_booster().save_model(tmp_path / "pruned.ubj")
@@ -107,7 +102,7 @@ def test_files_alone_are_enough(booster: tuple[Any, PruneResult], tmp_path: Path
     assert found.agrees is True
 
 
-def test_a_certificate_records_that_it_was_proved_twice(booster: tuple[Any, PruneResult]) -> None:
+def test_a_certificate_records_that_it_was_proved_twice(booster):
     model, result = booster
     parts = (model, result.model, result.region)
     found = verify(*parts, result.certificate)
@@ -123,7 +118,7 @@ def test_a_certificate_records_that_it_was_proved_twice(booster: tuple[Any, Prun
     assert unsettled.record(result.certificate) == result.certificate
 
 
-def test_the_command_line_records_into_the_file(booster: tuple[Any, PruneResult], tmp_path: Path) -> None:
+def test_the_command_line_records_into_the_file(booster, tmp_path):
     model, result = booster
     model.get_booster().save_model(tmp_path / "original.json")
     folder = result.save(tmp_path / "out")
@@ -137,16 +132,16 @@ def test_the_command_line_records_into_the_file(booster: tuple[Any, PruneResult]
     assert main(arguments) == 0
 
 
-NO_BAND: dict[str, Any] = {"undecided": 0.0, "native_band": 0.0, "undecided_exists": None}
+NO_BAND = {"undecided": 0.0, "native_band": 0.0, "undecided_exists": None}
 
 
-def _worded(certificate: Certificate) -> Certificate:
+def _worded(certificate):
     """The certificate with the sentences that belong to its numbers."""
     made = replace(certificate, reason=kept_reason(certificate))
     return replace(made, claim=claim_of(made), rests_on=rests_on(made))
 
 
-def test_the_original_kept_is_nothing_to_prove(booster: tuple[Any, PruneResult]) -> None:
+def test_the_original_kept_is_nothing_to_prove(booster):
     model, result = booster
     found = result.certificate
     kept = tuple(range(found.trees_before))
@@ -186,7 +181,7 @@ def test_the_original_kept_is_nothing_to_prove(booster: tuple[Any, PruneResult])
         verify(model, result.model, result.region, forged)
 
 
-def _planted(result: PruneResult, seed: int) -> tuple[Any, Certificate]:
+def _planted(result, seed):
     """One tree of the pruned model turned around, and a certificate forged to match."""
     rng = np.random.default_rng(seed)
     pruned = result.search.pruned
@@ -206,7 +201,7 @@ def _planted(result: PruneResult, seed: int) -> tuple[Any, Certificate]:
     return native, replace(certificate, pruned_digest=digest, weights=tuple(weights))
 
 
-def test_a_forged_certificate_is_refuted_natively(booster: tuple[Any, PruneResult]) -> None:
+def test_a_forged_certificate_is_refuted_natively(booster):
     model, result = booster
     n_refuted = 0
     for seed in range(8):
@@ -226,18 +221,18 @@ def test_a_forged_certificate_is_refuted_natively(booster: tuple[Any, PruneResul
     assert n_refuted >= 3
 
 
-def test_both_methods_refute(booster: tuple[Any, PruneResult]) -> None:
+def test_both_methods_refute(booster):
     model, result = booster
     for seed in range(6):
         native, certificate = _planted(result, seed)
         found = verify(model, native, result.region, certificate)
-        by_question: dict[str, set[Answer]] = {}
+        by_question = {}
         for proof in found.proofs:
             by_question.setdefault(proof.question.name, set()).add(proof.answer)
         assert all(len(answers) == 1 for answers in by_question.values())
 
 
-def test_a_budget_that_runs_out_settles_nothing(booster: tuple[Any, PruneResult]) -> None:
+def test_a_budget_that_runs_out_settles_nothing(booster):
     model, result = booster
     found = verify(model, result.model, result.region, result.certificate, time_limit=1e-6)
     assert found.agrees is None
@@ -248,7 +243,7 @@ def test_a_budget_that_runs_out_settles_nothing(booster: tuple[Any, PruneResult]
     assert all(proof.answer is Answer.UNKNOWN for proof in found.proofs)
 
 
-def test_more_jobs_give_the_same_answers(booster: tuple[Any, PruneResult], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_jobs_give_the_same_answers(booster, monkeypatch):
     model, result = booster
     alone = verify(model, result.model, result.region, result.certificate)
     monkeypatch.setattr(branch_and_bound, "_ALONE", 1)
@@ -261,13 +256,13 @@ def test_more_jobs_give_the_same_answers(booster: tuple[Any, PruneResult], monke
 
 
 @pytest.mark.parametrize("options", [{"time_limit": 0}, {"time_limit": -1.0}, {"n_jobs": 0}])
-def test_options_that_mean_nothing_are_refused(booster: tuple[Any, PruneResult], options: dict[str, Any]) -> None:
+def test_options_that_mean_nothing_are_refused(booster, options):
     model, result = booster
     with pytest.raises(InvalidInputError, match=next(iter(options))):
         verify(model, result.model, result.region, result.certificate, **options)
 
 
-def test_damaged_files_are_refused(booster: tuple[Any, PruneResult], tmp_path: Path) -> None:
+def test_damaged_files_are_refused(booster, tmp_path):
     model, result = booster
     (tmp_path / "certificate.json").write_text("{}")
     (tmp_path / "region.json").write_text("[1, 2")
@@ -277,7 +272,7 @@ def test_damaged_files_are_refused(booster: tuple[Any, PruneResult], tmp_path: P
         verify(model, result.model, tmp_path / "region.json", result.certificate)
 
 
-def test_native_classes_agree_on_rows_of_the_region(booster: tuple[Any, PruneResult]) -> None:
+def test_native_classes_agree_on_rows_of_the_region(booster):
     _, result = booster
     X, _ = breast_or_iris(2)
     inside = result.region.contains(X, model=result.original)
@@ -286,8 +281,8 @@ def test_native_classes_agree_on_rows_of_the_region(booster: tuple[Any, PruneRes
     assert np.array_equal(before, after)
 
 
-def _edit_region(edit: Any) -> Any:
-    def changed(region: Region) -> Region:
+def _edit_region(edit):
+    def changed(region):
         document = region.to_json()
         edit(document)
         return Region.from_json(json.dumps(document))
@@ -295,7 +290,7 @@ def _edit_region(edit: Any) -> Any:
     return changed
 
 
-def _bump(document: dict[str, Any], *path: Any, by: int = 1) -> None:
+def _bump(document, *path, by=1):
     for key in path[:-1]:
         document = document[key]
     document[path[-1]] += by
@@ -315,7 +310,7 @@ REGION_EDITS = {
 
 
 @pytest.mark.parametrize("edit", REGION_EDITS.values(), ids=REGION_EDITS.keys())
-def test_an_edited_region_is_noticed(booster: tuple[Any, PruneResult], edit: Any) -> None:
+def test_an_edited_region_is_noticed(booster, edit):
     model, result = booster
     region = _edit_region(edit)(result.region)
     with pytest.raises(CertificateMismatch, match="region is not the one"):
@@ -331,13 +326,13 @@ CONSISTENT_EDITS = {
 
 
 @pytest.mark.parametrize("name", CONSISTENT_EDITS)
-def test_an_edited_region_with_a_forged_certificate_is_noticed(booster: tuple[Any, PruneResult], name: str) -> None:
+def test_an_edited_region_with_a_forged_certificate_is_noticed(booster, name):
     """What follows from the original or from the calibration scores cannot be chosen freely."""
     model, result = booster
     edit = REGION_EDITS[name]
     if name == "calibration":
 
-        def edit(document: dict[str, Any]) -> None:
+        def edit(document):
             document["calibration"] = [0] * len(document["calibration"])
 
     region = _edit_region(edit)(result.region)
@@ -346,32 +341,32 @@ def test_an_edited_region_with_a_forged_certificate_is_noticed(booster: tuple[An
         verify(model, result.model, region, certificate)
 
 
-def _with_document(native: Any, edit: Any) -> bytes:
+def _with_document(native, edit):
     document = json.loads(native.get_booster().save_raw("json"))
     edit(document["learner"]["gradient_booster"]["model"]["trees"])
     return json.dumps(document).encode()
 
 
-def _first_leaf(trees: list[dict[str, Any]]) -> int:
+def _first_leaf(trees):
     return int(np.flatnonzero(np.array(trees[0]["left_children"]) < 0)[0])
 
 
-def _change_leaf(trees: list[dict[str, Any]]) -> None:
+def _change_leaf(trees):
     leaf = _first_leaf(trees)
     value = np.nextafter(np.float32(trees[0]["split_conditions"][leaf]), np.float32(9))
     trees[0]["split_conditions"][leaf] = float(value)
 
 
-def _change_threshold(trees: list[dict[str, Any]]) -> None:
+def _change_threshold(trees):
     value = np.nextafter(np.float32(trees[0]["split_conditions"][0]), np.float32(np.inf))
     trees[0]["split_conditions"][0] = float(value)
 
 
-def _change_default(trees: list[dict[str, Any]]) -> None:
+def _change_default(trees):
     trees[0]["default_left"][0] = 1 - trees[0]["default_left"][0]
 
 
-def _change_feature(trees: list[dict[str, Any]]) -> None:
+def _change_feature(trees):
     trees[0]["split_indices"][0] = (trees[0]["split_indices"][0] + 1) % 6
 
 
@@ -379,7 +374,7 @@ MODEL_EDITS = [_change_leaf, _change_threshold, _change_default, _change_feature
 
 
 @pytest.mark.parametrize("edit", MODEL_EDITS)
-def test_an_edited_model_is_noticed(booster: tuple[Any, PruneResult], edit: Any) -> None:
+def test_an_edited_model_is_noticed(booster, edit):
     model, result = booster
     with pytest.raises(CertificateMismatch, match="pruned model is not the one"):
         verify(model, _with_document(result.model, edit), result.region, result.certificate)
@@ -388,7 +383,7 @@ def test_an_edited_model_is_noticed(booster: tuple[Any, PruneResult], edit: Any)
 
 
 @pytest.mark.parametrize("edit", MODEL_EDITS[1:])
-def test_an_edited_split_with_a_forged_certificate_is_noticed(booster: tuple[Any, PruneResult], edit: Any) -> None:
+def test_an_edited_split_with_a_forged_certificate_is_noticed(booster, edit):
     model, result = booster
     contents = _with_document(result.model, edit)
     digest = forest_digest(read_model(contents).forest)
@@ -397,7 +392,7 @@ def test_an_edited_split_with_a_forged_certificate_is_noticed(booster: tuple[Any
         verify(model, contents, result.region, forged)
 
 
-CERTIFICATE_EDITS: dict[str, Any] = {
+CERTIFICATE_EDITS = {
     "original_digest": "0" * 64,
     "pruned_digest": "0" * 64,
     "region_fingerprint": "0" * 64,
@@ -428,14 +423,14 @@ CERTIFICATE_EDITS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", CERTIFICATE_EDITS)
-def test_an_edited_certificate_is_noticed(booster: tuple[Any, PruneResult], name: str) -> None:
+def test_an_edited_certificate_is_noticed(booster, name):
     model, result = booster
     certificate = replace(result.certificate, **{name: CERTIFICATE_EDITS[name]})
     with pytest.raises(CertificateMismatch):
         verify(model, result.model, result.region, certificate)
 
 
-def test_edited_counts_with_a_new_digest_are_noticed(booster: tuple[Any, PruneResult]) -> None:
+def test_edited_counts_with_a_new_digest_are_noticed(booster):
     """Whoever can make digests still cannot state weights or proofs that are not so."""
     model, result = booster
     found = result.certificate
@@ -448,7 +443,7 @@ def test_edited_counts_with_a_new_digest_are_noticed(booster: tuple[Any, PruneRe
 
 
 @pytest.fixture(scope="module")
-def folder(booster: tuple[Any, PruneResult], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(booster, tmp_path_factory):
     """The four files; everything below edits one of them."""
     model, result = booster
     folder = tmp_path_factory.mktemp("files")
@@ -462,7 +457,7 @@ def folder(booster: tuple[Any, PruneResult], tmp_path_factory: pytest.TempPathFa
 FILES = ("original.json", "pruned.json", "region.json", "certificate.json")
 
 
-def _verdict(folder: Path, name: str, document: Any) -> str:
+def _verdict(folder, name, document):
     """What verify says when one file is exchanged: the type of its error, or what it concluded."""
     edited = folder / f"edited {name}"
     edited.write_text(json.dumps(document))
@@ -473,7 +468,7 @@ def _verdict(folder: Path, name: str, document: Any) -> str:
         return type(error).__name__
 
 
-def _changed(value: Any) -> Any:
+def _changed(value):
     """Another value of the same type: what a careful forger would write."""
     if isinstance(value, bool):
         return not value
@@ -486,7 +481,7 @@ def _changed(value: Any) -> Any:
     return 1 if value is None else value
 
 
-def _edits(document: Any, most: int) -> list[tuple[Any, ...]]:
+def _edits(document, most):
     """Paths of single values, at most some of each list: every field, and entries of tables."""
     rng = np.random.default_rng(0)
     paths, stack = [], [((), document)]
@@ -502,7 +497,7 @@ def _edits(document: Any, most: int) -> list[tuple[Any, ...]]:
     return paths
 
 
-def _edited(document: Any, path: tuple[Any, ...]) -> Any:
+def _edited(document, path):
     document = json.loads(json.dumps(document))
     parent = document
     for key in path[:-1]:
@@ -511,12 +506,12 @@ def _edited(document: Any, path: tuple[Any, ...]) -> Any:
     return document
 
 
-def test_the_files_themselves_are_proved(folder: Path) -> None:
+def test_the_files_themselves_are_proved(folder):
     for name in FILES:
         assert _verdict(folder, name, json.loads((folder / name).read_text())) == "True"
 
 
-def test_any_edited_value_of_the_certificate_is_noticed(folder: Path) -> None:
+def test_any_edited_value_of_the_certificate_is_noticed(folder):
     document = json.loads((folder / "certificate.json").read_text())
     assert set(document) == {field.name for field in fields(Certificate)} | {"format", "format_version", "digest"}
     edits = [path for path in _edits(document, 100) if path[0] not in ("timings", "date")]
@@ -527,7 +522,7 @@ def test_any_edited_value_of_the_certificate_is_noticed(folder: Path) -> None:
         assert verdict == "CertificateMismatch", path
 
 
-def test_any_field_removed_from_or_added_to_the_certificate_is_noticed(folder: Path) -> None:
+def test_any_field_removed_from_or_added_to_the_certificate_is_noticed(folder):
     document = json.loads((folder / "certificate.json").read_text())
     for name in document:
         less = {key: value for key, value in document.items() if key != name}
@@ -539,7 +534,7 @@ def test_any_field_removed_from_or_added_to_the_certificate_is_noticed(folder: P
         assert _verdict(folder, "certificate.json", longer) == "CertificateMismatch", name
 
 
-def test_any_edited_value_of_the_region_is_noticed(folder: Path) -> None:
+def test_any_edited_value_of_the_region_is_noticed(folder):
     document = json.loads((folder / "region.json").read_text())
     edits = _edits(document, 4)
     assert {path[0] for path in edits} >= {"tau", "alpha", "calibration", "score", "space"}
@@ -550,7 +545,7 @@ def test_any_edited_value_of_the_region_is_noticed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES[:2])
-def test_any_edited_leaf_of_a_model_is_noticed(folder: Path, name: str) -> None:
+def test_any_edited_leaf_of_a_model_is_noticed(folder, name):
     """Every leaf of every tree, moved by one unit in the last place."""
     document = json.loads((folder / name).read_text())
     n_edited = 0
@@ -566,7 +561,7 @@ def test_any_edited_leaf_of_a_model_is_noticed(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_the_file_gives_back_the_integers(kind: str) -> None:
+def test_the_file_gives_back_the_integers(kind):
     """Random weights, exported, read again: the same margins over the original's trees."""
     model, X = fitted(kind)
     parsed = read_model(model)
@@ -590,7 +585,7 @@ def test_the_file_gives_back_the_integers(kind: str) -> None:
 
 
 @pytest.mark.parametrize("grid", [-7, 21, 60])
-def test_an_impossible_grid_is_refused(booster: tuple[Any, PruneResult], grid: int) -> None:
+def test_an_impossible_grid_is_refused(booster, grid):
     _, result = booster
     kept = list(result.certificate.kept)
     with pytest.raises(CertificateMismatch, match="grid"):
@@ -598,20 +593,20 @@ def test_an_impossible_grid_is_refused(booster: tuple[Any, PruneResult], grid: i
 
 
 @pytest.mark.parametrize("kept", [[3, 2], [0, 0], [-1], [10**6]])
-def test_impossible_trees_are_refused(booster: tuple[Any, PruneResult], kept: list[int]) -> None:
+def test_impossible_trees_are_refused(booster, kept):
     _, result = booster
     with pytest.raises(CertificateMismatch, match="ascending"):
         match_trees(result.original.forest, result.pruned.forest, kept, 16)
 
 
-def test_another_kind_of_model_is_refused(booster: tuple[Any, PruneResult]) -> None:
+def test_another_kind_of_model_is_refused(booster):
     _, result = booster
     other = read_model(fitted("lightgbm")[0]).forest
     with pytest.raises(CertificateMismatch, match="differ in library"):
         match_trees(result.original.forest, other, list(result.certificate.kept), 16)
 
 
-def test_leaves_off_the_grid_are_not_decisive(booster: tuple[Any, PruneResult]) -> None:
+def test_leaves_off_the_grid_are_not_decisive(booster):
     """Thirds of a coarse unit: the integers say nothing about the native margin any more."""
     _, result = booster
     forest = result.original.forest

@@ -1,11 +1,7 @@
 """verify notices what trees do not show: names, types, labels, and tables that say otherwise."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -25,14 +21,14 @@ NAMES = ["a", "b", "c", "d", "e", "f"]
 
 
 @pytest.fixture(scope="module")
-def tables() -> Any:
+def tables():
     X, y = breast_or_iris(2)
     X = pandas.DataFrame(X, columns=NAMES)
     return X[:250], X[250:450], y[:250]
 
 
 @pytest.fixture(scope="module")
-def saved(tables: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(tables, tmp_path_factory):
     """original.json, and a folder `out` with the result of pruning it; tables beside."""
     X_fit, X_cal, y = tables
     folder = tmp_path_factory.mktemp("saved")
@@ -46,7 +42,7 @@ def saved(tables: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _verify(saved: Path, pruned: Any = None, **given: Any) -> Any:
+def _verify(saved, pruned=None, **given):
     out = saved / "out"
     return verify(
         saved / "original.json",
@@ -67,14 +63,14 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
-def test_what_is_not_in_the_trees_is_compared_too(saved: Path, edit: Any) -> None:
+def test_what_is_not_in_the_trees_is_compared_too(saved, edit):
     document = json.loads((saved / "out" / "model.json").read_text())
     edit(document)
     with pytest.raises(CertificateMismatch, match=r"differ in|The pruned model is not"):
         _verify(saved, json.dumps(document).encode())
 
 
-def test_names_of_a_lightgbm_text_are_compared(tables: Any) -> None:
+def test_names_of_a_lightgbm_text_are_compared(tables):
     X_fit, X_cal, y = tables
     model = lightgbm.LGBMClassifier(n_estimators=12, max_depth=2, n_jobs=1, verbose=-1)
     original = model.fit(X_fit, y).booster_.model_to_string().encode()
@@ -87,7 +83,7 @@ def test_names_of_a_lightgbm_text_are_compared(tables: Any) -> None:
         verify(original, swapped, *given)
 
 
-def test_labels_of_wrappers_are_compared(tables: Any) -> None:
+def test_labels_of_wrappers_are_compared(tables):
     X_fit, X_cal, y = tables
     from sklearn.ensemble import GradientBoostingClassifier
 
@@ -101,9 +97,7 @@ def test_labels_of_wrappers_are_compared(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{"missing": -999.0}, {"objective": "binary:logitraw"}], ids=str)
-def test_what_only_a_wrapper_knows_does_not_hinder_verifying_from_files(
-    tables: Any, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_what_only_a_wrapper_knows_does_not_hinder_verifying_from_files(tables, tmp_path, options):
     X_fit, X_cal, y = tables
     model = xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1, **options).fit(X_fit, y)
     model.save_model(tmp_path / "original.json")
@@ -114,7 +108,7 @@ def test_what_only_a_wrapper_knows_does_not_hinder_verifying_from_files(
     assert found.agrees
 
 
-def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(saved: Path, tables: Any) -> None:
+def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(saved, tables):
     certificate = Certificate.load(saved / "out" / "certificate.json")
     assert certificate.model_name == "original.json"
     assert certificate.rests_on == rests_on(certificate)
@@ -126,7 +120,7 @@ def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(saved: Path,
     assert not any("calibration scores" in remark for remark in full.remarks)
 
 
-def _forged(saved: Path) -> tuple[Region, Certificate]:
+def _forged(saved):
     """The region for alpha=0.8 sold as one for alpha=0.1, every digest rewritten."""
     region = Region.load(saved / "out" / "region.json")
     narrow = region.with_alpha(0.8)
@@ -149,7 +143,7 @@ def _forged(saved: Path) -> tuple[Region, Certificate]:
     return forged, Certificate.from_json(certificate.to_json())
 
 
-def test_a_forged_calibration_passes_by_the_files_but_not_by_the_tables(saved: Path, tables: Any) -> None:
+def test_a_forged_calibration_passes_by_the_files_but_not_by_the_tables(saved, tables):
     region, certificate = _forged(saved)
     bare = _verify(saved, region=region, certificate=certificate)
     assert bare.agrees  # the classes are the same on it: that is proved, whatever alpha is
@@ -159,7 +153,7 @@ def test_a_forged_calibration_passes_by_the_files_but_not_by_the_tables(saved: P
 
 
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support", "isolation-forest"])
-def test_region_and_tau_follow_from_the_tables_for_every_score(tables: Any, score: str) -> None:
+def test_region_and_tau_follow_from_the_tables_for_every_score(tables, score):
     X_fit, X_cal, y = tables
     model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
     result = prune_booster(
@@ -177,7 +171,7 @@ def test_region_and_tau_follow_from_the_tables_for_every_score(tables: Any, scor
         verify(*parts, X_cal=X_cal)
 
 
-def test_the_command_line_takes_the_tables(saved: Path, capsys: Any) -> None:
+def test_the_command_line_takes_the_tables(saved, capsys):
     arguments = ["verify", str(saved / "original.json"), str(saved / "out")]
     tables = ["--fit", str(saved / "fit.csv"), "--cal", str(saved / "cal.csv")]
     assert main([*arguments, *tables]) == 0
@@ -186,9 +180,7 @@ def test_the_command_line_takes_the_tables(saved: Path, capsys: Any) -> None:
     assert "the tables given say" in capsys.readouterr().err
 
 
-def test_calibration_rows_that_were_seen_promise_nothing_wherever_it_is_said(
-    saved: Path, tables: Any, tmp_path: Path, capsys: Any
-) -> None:
+def test_calibration_rows_that_were_seen_promise_nothing_wherever_it_is_said(saved, tables, tmp_path, capsys):
     X_fit = tables[0]
     X_fit.iloc[:100].to_csv(tmp_path / "seen.csv", index=False)
     arguments = words(
@@ -207,7 +199,7 @@ def test_calibration_rows_that_were_seen_promise_nothing_wherever_it_is_said(
     assert "of the calibration rows are among the fit rows" in capsys.readouterr().out
 
 
-def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables: Any) -> None:
+def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables):
     X_fit, _, y = tables
     model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
     seen = X_fit.iloc[:100]
@@ -219,7 +211,7 @@ def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables: Any) -> No
         verify(model, result.model, *forged, X_fit=X_fit, X_cal=seen)
 
 
-def test_few_rows_that_were_seen_cannot_be_passed_off_as_chance(tables: Any) -> None:
+def test_few_rows_that_were_seen_cannot_be_passed_off_as_chance(tables):
     X_fit, X_cal, y = tables
     model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
     X_cal = X_cal.copy()
@@ -233,7 +225,7 @@ def test_few_rows_that_were_seen_cannot_be_passed_off_as_chance(tables: Any) -> 
         verify(model, result.model, *forged, X_fit=X_fit, X_cal=X_cal)
 
 
-def _with_overlap(result: Any, **changed: Any) -> tuple[Region, Certificate]:
+def _with_overlap(result, **changed):
     """Region and certificate with another count of the calibration rows that were seen, and the claim of it."""
     document = result.region.to_json()
     document["overlap"].update(changed)
@@ -245,7 +237,7 @@ def _with_overlap(result: Any, **changed: Any) -> tuple[Region, Certificate]:
 
 
 @pytest.mark.parametrize("change", [{"thresholds": (0.3,)}, {"model_digest": "0" * 64}], ids=str)
-def test_a_region_of_another_model_or_threshold_is_noticed(saved: Path, change: Any) -> None:
+def test_a_region_of_another_model_or_threshold_is_noticed(saved, change):
     region = replace(Region.load(saved / "out" / "region.json"), **change)
     certificate = Certificate.load(saved / "out" / "certificate.json")
     certificate = replace(certificate, region_fingerprint=region.fingerprint())

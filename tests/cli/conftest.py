@@ -1,10 +1,5 @@
 """A model with its tables as files, and the same pruned, for the tests of the command line."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from pine_boost.cli import main
@@ -12,12 +7,12 @@ from tests.support.command_line import words
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: Any) -> Path:
+def files(tmp_path_factory):
     """A model and its tables in several formats, with a label and a column of others."""
     import xgboost
     from sklearn import datasets
 
-    folder: Path = tmp_path_factory.mktemp("files")
+    folder = tmp_path_factory.mktemp("files")
     data = datasets.load_breast_cancer(as_frame=True)
     X, y = data.data.iloc[:, :6], data.target
     model = xgboost.XGBClassifier(n_estimators=10, max_depth=2, nthread=1)
@@ -35,7 +30,7 @@ def files(tmp_path_factory: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pruned(files: Path) -> Path:
+def pruned(files):
     folder = files / "pruned"
     arguments = words(f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 -o {folder}")
     assert main(arguments) == 0

@@ -1,7 +1,5 @@
 """``pine-boost accelerate``, ``verify`` and ``score`` on the folder of a scorer."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -3,12 +3,8 @@
 A result about the live model is verified, guarded and scored from what ``save_model(format="json")`` wrote.
 """
 
-from __future__ import annotations
-
 import csv
 import json
-from pathlib import Path
-from typing import Any
 
 import catboost
 import numpy as np
@@ -26,16 +22,16 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 CASES = [("binary", "leaf"), ("binary", "tree"), ("depthwise binary", "leaf"), ("3 classes", "tree")]
 
 
-def run(*arguments: Any) -> int:
+def run(*arguments):
     return main([str(argument) for argument in arguments])
 
 
-def saved(native: Any, path: Path) -> Path:
+def saved(native, path):
     native.save_model(str(path), format="json")
     return path
 
 
-def tables(native: Any, folder: Path) -> tuple[np.ndarray, np.ndarray, Path]:
+def tables(native, folder):
     """Rows to fit and to calibrate, and a file of fresh ones."""
     n_classes = max(len(native.classes_), 2)
     X_fit, X_cal, fresh = (make_table(n_classes, n_rows=n, seed=seed)[0] for n, seed in ((300, 1), (300, 2), (600, 3)))
@@ -43,7 +39,7 @@ def tables(native: Any, folder: Path) -> tuple[np.ndarray, np.ndarray, Path]:
     return X_fit, X_cal, folder / "fresh.npy"
 
 
-def scored(folder: Path, rows: Path, *options: str) -> list[dict[str, str]]:
+def scored(folder, rows, *options):
     out = folder / "out.csv"
     assert run("score", folder, rows, "-o", out, "--force", *options) == 0
     with out.open(newline="") as file:

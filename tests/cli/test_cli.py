@@ -1,11 +1,8 @@
 """The command line: files and folders in, files and exit codes out; the native library checks what it wrote."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -22,7 +19,7 @@ from pine_boost.tables.table_files import read_any
 from tests.support.command_line import run, words
 
 
-def test_prune_writes_a_model_that_keeps_its_promise(files: Path, pruned: Path) -> None:
+def test_prune_writes_a_model_that_keeps_its_promise(files, pruned):
     assert {path.name for path in pruned.iterdir()} == {"model.json", "certificate.json", "region.json", "report.html"}
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[:, :6]
     region = Region.load(pruned / "region.json")
@@ -34,7 +31,7 @@ def test_prune_writes_a_model_that_keeps_its_promise(files: Path, pruned: Path) 
     assert kept["trees_after"] < kept["trees_before"]
 
 
-def test_all_formats_give_the_same(files: Path, pruned: Path, tmp_path: Path, capsys: Any) -> None:
+def test_all_formats_give_the_same(files, pruned, tmp_path, capsys):
     code, out, _ = run(
         capsys,
         *words(
@@ -52,7 +49,7 @@ def test_all_formats_give_the_same(files: Path, pruned: Path, tmp_path: Path, ca
     assert first["kept"] == second["kept"]
 
 
-def test_no_time_is_exit_code_two(files: Path, tmp_path: Path, capsys: Any) -> None:
+def test_no_time_is_exit_code_two(files, tmp_path, capsys):
     code, out, _ = run(
         capsys,
         *words(
@@ -69,7 +66,7 @@ def test_no_time_is_exit_code_two(files: Path, tmp_path: Path, capsys: Any) -> N
     )
 
 
-def test_several_thresholds_are_score_bands(files: Path, tmp_path: Path, capsys: Any) -> None:
+def test_several_thresholds_are_score_bands(files, tmp_path, capsys):
     code, out, _ = run(
         capsys,
         *words(
@@ -82,7 +79,7 @@ def test_several_thresholds_are_score_bands(files: Path, tmp_path: Path, capsys:
     assert "CERTIFIED" in out
 
 
-def test_without_calibration_rows_the_split_is_said(files: Path, tmp_path: Path, capsys: Any) -> None:
+def test_without_calibration_rows_the_split_is_said(files, tmp_path, capsys):
     code, _, err = run(
         capsys, *words(f"prune {files}/model.json --fit {files}/cal.csv --alpha 0.5 --objective l1 -o {tmp_path}/out")
     )
@@ -90,7 +87,7 @@ def test_without_calibration_rows_the_split_is_said(files: Path, tmp_path: Path,
     assert "pine-boost: warning: No --cal was given" in err
 
 
-def test_sweep_writes_a_folder_per_alpha(files: Path, tmp_path: Path, capsys: Any) -> None:
+def test_sweep_writes_a_folder_per_alpha(files, tmp_path, capsys):
     arguments = words(
         f"sweep {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --test "
         f"{files}/test.csv.gz --alphas 0.3,0.6 --objective l1 -o {tmp_path}/out"
@@ -108,7 +105,7 @@ def test_sweep_writes_a_folder_per_alpha(files: Path, tmp_path: Path, capsys: An
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_verify_agrees_and_refuses_what_was_changed(files: Path, pruned: Path, tmp_path: Path, capsys: Any) -> None:
+def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, capsys):
     code, out, _ = run(capsys, "verify", files / "model.json", pruned)
     assert code == 0
     assert out.startswith("AGREES")
@@ -138,7 +135,7 @@ def test_verify_agrees_and_refuses_what_was_changed(files: Path, pruned: Path, t
     assert "pine-boost: error:" in err
 
 
-def test_inspect_counts(files: Path, capsys: Any) -> None:
+def test_inspect_counts(files, capsys):
     code, out, _ = run(capsys, "inspect", files / "model.ubj", "--json")
     facts = json.loads(out)
     assert code == 0
@@ -151,7 +148,7 @@ def test_inspect_counts(files: Path, capsys: Any) -> None:
     assert "binary:logistic" in out
 
 
-def test_check_inputs_lists_the_rows_outside(files: Path, pruned: Path, capsys: Any) -> None:
+def test_check_inputs_lists_the_rows_outside(files, pruned, capsys):
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[450:, :6]
     inside = Region.load(pruned / "region.json").contains(X)
     code, out, _ = run(capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--json")
@@ -164,7 +161,7 @@ def test_check_inputs_lists_the_rows_outside(files: Path, pruned: Path, capsys: 
     assert f"and {int((~inside).sum()) - 2} more rows outside" in out
 
 
-def test_report_is_written_anew(files: Path, pruned: Path, capsys: Any) -> None:
+def test_report_is_written_anew(files, pruned, capsys):
     (pruned / "report.html").unlink()
     code, _, _ = run(capsys, "report", pruned)
     assert code == 0
@@ -177,7 +174,7 @@ def test_report_is_written_anew(files: Path, pruned: Path, capsys: Any) -> None:
     assert "rows given for this report" in page
 
 
-def test_pickles_only_with_trust(files: Path, tmp_path: Path, capsys: Any) -> None:
+def test_pickles_only_with_trust(files, tmp_path, capsys):
     data = datasets.load_breast_cancer(as_frame=True)
     forest = ensemble.RandomForestClassifier(n_estimators=4, max_depth=2, random_state=0)
     forest.fit(data.data.iloc[:250, :6], data.target[:250])
@@ -209,9 +206,7 @@ def test_pickles_only_with_trust(files: Path, tmp_path: Path, capsys: Any) -> No
         (["verify", "MODEL", "MODEL"], "certificate.json does not exist"),
     ],
 )
-def test_errors_are_one_line(
-    files: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, arguments: Any, message: str
-) -> None:
+def test_errors_are_one_line(files, tmp_path, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     names = {"MODEL": f"{files}/model.json", "FIT": f"{files}/fit.csv"}
     code, out, err = run(capsys, *(names.get(argument, argument) for argument in arguments))
@@ -224,13 +219,13 @@ def test_errors_are_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_debug_shows_the_traceback() -> None:
+def test_debug_shows_the_traceback():
     with pytest.raises(InvalidInputError):
         main(["inspect", "nowhere.json", "--debug"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["dance"], ["prune"], ["prune", "m", "--alpha", "x"]])
-def test_wrong_usage_is_an_error_and_not_two(arguments: list[str], capsys: Any) -> None:
+def test_wrong_usage_is_an_error_and_not_two(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 1
@@ -238,14 +233,14 @@ def test_wrong_usage_is_an_error_and_not_two(arguments: list[str], capsys: Any) 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_examples(command: str, capsys: Any) -> None:
+def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
     assert stopped.value.code == 0
     assert f"  pine-boost {command}" in capsys.readouterr().out
 
 
-def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(files: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(files, tmp_path, capsys):
     table = files / "cal.csv"
     run(
         capsys,
@@ -260,7 +255,7 @@ def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(files: Pat
         assert "calibrated" in err
 
 
-def test_a_table_that_was_counted_is_not_counted_again(files: Path, pruned: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_table_that_was_counted_is_not_counted_again(files, pruned, tmp_path, capsys):
     command = ["monitor", pruned, files / "cal.csv", "--state", tmp_path / "state"]
     _, first, err = run(capsys, *command)
     assert "counted before" not in err
@@ -269,7 +264,7 @@ def test_a_table_that_was_counted_is_not_counted_again(files: Path, pruned: Path
     assert first == second
 
 
-def _folder(source: Path, target: Path) -> Path:
+def _folder(source, target):
     frame = read_any(source, {})
     target.mkdir()
     for number, part in enumerate(np.array_split(np.arange(len(frame)), 3)):
@@ -315,7 +310,7 @@ def test_folders_are_compressed_as_one_file(files, tmp_path, capsys, few_synthet
     assert "Traceback" not in err
 
 
-def test_a_regressor_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_regressor_is_described(tmp_path, capsys):
     X = np.random.default_rng(0).normal(size=(100, 3))
     options = {"objective": "poisson", "verbose": -1, "num_threads": 1}
     booster = lightgbm.train(options, lightgbm.Dataset(X, np.exp(X[:, 0])), 3)

@@ -1,12 +1,8 @@
 """``pine-boost compress``: files in, files and exit codes out."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import escape
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas
@@ -22,8 +18,8 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: Any) -> Path:
-    folder: Path = tmp_path_factory.mktemp("compress")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compress")
     X, y = make_table(2, n_rows=1500)
     frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
     model = xgboost.XGBClassifier(n_estimators=15, max_depth=4, n_jobs=1)
@@ -37,19 +33,19 @@ def files(tmp_path_factory: Any) -> Path:
     return folder
 
 
-def _arguments(files: Path, out: str, *more: str, model: str = "model.json") -> list[str]:
+def _arguments(files, out, *more, model="model.json"):
     return words(
         f"compress {files}/{model} --fit {files}/fit.csv --val {files}/val.csv --fidelity 0.9 -o {files}/{out}", *more
     )
 
 
 @pytest.fixture(scope="module")
-def compressed(files: Path) -> Path:
+def compressed(files):
     assert main(_arguments(files, "out")) == 0
     return files / "out"
 
 
-def test_the_folder_holds_a_native_model_and_its_record(files: Path, compressed: Path) -> None:
+def test_the_folder_holds_a_native_model_and_its_record(files, compressed):
     booster = xgboost.Booster(model_file=str(compressed / "model.json"))
     record = json.loads((compressed / "compression.json").read_text())
     assert record["status"] == "VALIDATED"
@@ -64,7 +60,7 @@ def test_the_folder_holds_a_native_model_and_its_record(files: Path, compressed:
     assert "CERTIFIED" not in page
 
 
-def test_json_progress_and_test_rows(files: Path, capsys: Any) -> None:
+def test_json_progress_and_test_rows(files, capsys):
     more = ["--json", "--test", f"{files}/test.csv", "--segments", "b"]
     assert main(_arguments(files, "again", *more)) == 0
     printed = capsys.readouterr()
@@ -76,7 +72,7 @@ def test_json_progress_and_test_rows(files: Path, capsys: Any) -> None:
     assert "at least" not in printed.err  # nothing is proved here
 
 
-def test_files_of_others_are_not_replaced(files: Path, compressed: Path, capsys: Any) -> None:
+def test_files_of_others_are_not_replaced(files, compressed, capsys):
     (files / "mine").mkdir()
     (files / "mine" / "model.json").write_text("{}")
     assert main(_arguments(files, "mine")) == 1
@@ -87,7 +83,7 @@ def test_files_of_others_are_not_replaced(files: Path, compressed: Path, capsys:
     assert main([*_arguments(files, "out"), "--time-limit", "30"]) == 0  # its own may be
 
 
-def test_too_few_rows_and_a_regressor_without_tolerance(files: Path, capsys: Any) -> None:
+def test_too_few_rows_and_a_regressor_without_tolerance(files, capsys):
     assert main([*_arguments(files, "few"), "--fidelity", "0.999"]) == 1
     assert "needs at least" in capsys.readouterr().err
     assert main(_arguments(files, "values", model="regressor.json")) == 1
@@ -103,7 +99,7 @@ def test_too_few_rows_and_a_regressor_without_tolerance(files: Path, capsys: Any
     assert np.mean(moved > 0.3) < 0.1
 
 
-def test_overlap_is_measured_only(files: Path, capsys: Any) -> None:
+def test_overlap_is_measured_only(files, capsys):
     arguments = _arguments(files, "seen")
     arguments[arguments.index("--val") + 1] = f"{files}/fit.csv"
     assert main(arguments) == 1
@@ -112,7 +108,7 @@ def test_overlap_is_measured_only(files: Path, capsys: Any) -> None:
     assert capsys.readouterr().out.startswith("MEASURED")
 
 
-def test_verify_counts_again_what_compress_wrote(files: Path, compressed: Path, capsys: Any) -> None:
+def test_verify_counts_again_what_compress_wrote(files, compressed, capsys):
     arguments = ["verify", f"{files}/model.json", str(compressed)]
     assert main(arguments) == 1
     assert "name them with --val" in capsys.readouterr().err
@@ -126,7 +122,7 @@ def test_verify_counts_again_what_compress_wrote(files: Path, compressed: Path, 
     assert "is not the table of the record" in capsys.readouterr().err
 
 
-def test_report_takes_a_folder_of_a_compression(files: Path, compressed: Path, capsys: Any) -> None:
+def test_report_takes_a_folder_of_a_compression(files, compressed, capsys):
     measured = re.compile("<tr><td>Milliseconds .*</tr>")  # never twice the same
     first = measured.sub("", (compressed / "report.html").read_text())
     assert main(["report", str(compressed)]) == 0

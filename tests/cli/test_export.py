@@ -1,12 +1,8 @@
 """pine-boost export: Treelite, C and ONNX files from model files."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -17,13 +13,13 @@ from pine_boost.cli import main
 from tests.support.xgboost_models import booster_margins, make_rows, train
 
 
-def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+def run(capsys, *arguments):
     code = main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
-def test_one_model_three_ways(tmp_path: Path, capsys: Any) -> None:
+def test_one_model_three_ways(tmp_path, capsys):
     booster = train(rounds=4, objective="binary:logistic")
     source = tmp_path / "model.json"
     booster.save_model(source)
@@ -57,7 +53,7 @@ def test_one_model_three_ways(tmp_path: Path, capsys: Any) -> None:
     np.testing.assert_array_equal(np.array(done.stdout.split(), int), booster_margins(booster, rows)[:, 0] > 0)
 
 
-def test_nothing_is_replaced_unasked(tmp_path: Path, capsys: Any) -> None:
+def test_nothing_is_replaced_unasked(tmp_path, capsys):
     source = tmp_path / "model.json"
     train(rounds=2, objective="binary:logistic").save_model(source)
     target = tmp_path / "there"
@@ -71,7 +67,7 @@ def test_nothing_is_replaced_unasked(tmp_path: Path, capsys: Any) -> None:
     assert run(capsys, "export", source, "--to", "onnx", "-o", source, "--force")[0] == 1
 
 
-def test_a_pickle_needs_trust(tmp_path: Path, capsys: Any) -> None:
+def test_a_pickle_needs_trust(tmp_path, capsys):
     from sklearn.ensemble import RandomForestClassifier
 
     rows = np.nan_to_num(make_rows())
@@ -88,7 +84,7 @@ def test_a_pickle_needs_trust(tmp_path: Path, capsys: Any) -> None:
     assert probability == pytest.approx(forest.predict_proba(rows))
 
 
-def test_category_codes_come_with_their_order(tmp_path: Path, capsys: Any) -> None:
+def test_category_codes_come_with_their_order(tmp_path, capsys):
     import lightgbm
     import pandas
 

@@ -1,14 +1,10 @@
 """Flags: they come from the table of options, and errors name them."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import pickle
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,12 +19,12 @@ PACKAGE = Path(pine_boost.__file__).parent
 TABLES = ("X_fit", "X_cal", "X_val", "X_look")
 
 
-def _parsers() -> dict[str, argparse.ArgumentParser]:
+def _parsers():
     actions = build_parser()._actions
     return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
 
-def _raised() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _raised():
     """Where an error is raised, its text, and the options that it carries."""
     for path in sorted([*PACKAGE.rglob("*.py"), *(PACKAGE / "parsers").rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -40,7 +36,7 @@ def _raised() -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield f"{path.name}:{node.lineno}", " ".join(map(str, texts)), tuple(names)
 
 
-def test_an_error_that_names_a_table_or_a_flag_of_the_table_carries_it() -> None:
+def test_an_error_that_names_a_table_or_a_flag_of_the_table_carries_it():
     raised = list(_raised())
     assert len(raised) > 300
     internal = ("Internal error", "neither in the region nor in X_fit")
@@ -56,14 +52,14 @@ def test_an_error_that_names_a_table_or_a_flag_of_the_table_carries_it() -> None
             assert name in TABLE or flag_of(name), (where, name)
 
 
-def test_every_flag_of_the_table_exists_somewhere() -> None:
+def test_every_flag_of_the_table_exists_somewhere():
     known = {flag for parser in _parsers().values() for action in parser._actions for flag in action.option_strings}
     assert {option.flag_name for option in TABLE.values() if option.flag_name} <= known
     assert {flag_of("overwrite"), flag_of("codes")} <= known
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_flag_has_one_sentence_of_help(command: str) -> None:
+def test_every_flag_has_one_sentence_of_help(command):
     for action in _parsers()[command]._actions:
         if action.dest == "help":
             continue
@@ -74,7 +70,7 @@ def test_every_flag_has_one_sentence_of_help(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_default_in_the_help_is_the_default(command: str) -> None:
+def test_the_default_in_the_help_is_the_default(command):
     for action in _parsers()[command]._actions:
         shown = re.search(r"\(default: ([^)]*)\)", action.help or "")
         if shown and action.option_strings and action.default is not None:
@@ -96,18 +92,18 @@ def test_the_default_in_the_help_is_the_default(command: str) -> None:
         ("callback must be callable or None", "callback", "callback must be callable or None"),
     ],
 )
-def test_messages_name_flags(python: str, options: Any, here: str) -> None:
+def test_messages_name_flags(python, options, here):
     assert message_of(InvalidInputError(python, option=options)) == here
     assert message_of(HoldoutWarning(python, option=options)) == here
 
 
 @pytest.mark.parametrize("kind", [InvalidInputError, MissingDependencyError, OutputError, HoldoutWarning])
-def test_an_error_travels_between_processes_with_its_option(kind: Any) -> None:
+def test_an_error_travels_between_processes_with_its_option(kind):
     again = pickle.loads(pickle.dumps(kind("alpha must be small", option="alpha")))
     assert (str(again), again.option) == ("alpha must be small", ("alpha",))
 
 
-def test_an_offered_command_has_the_files_of_the_survey_and_can_be_parsed() -> None:
+def test_an_offered_command_has_the_files_of_the_survey_and_can_be_parsed():
     command = as_command("prune_booster", ("X_fit", "X_cal"), {"alpha": 0.1, "spent": "survey"})
     arguments = ["survey", "my model.pkl", "--trust-pickle", "--fit", "a.csv", "--look", "b.csv", "-o", "s.json"]
     found = with_files(command, build_parser().parse_args(arguments))

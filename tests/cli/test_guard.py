@@ -1,7 +1,5 @@
 """guard and score: from a result on disk to classes of a table."""
 
-from __future__ import annotations
-
 import csv
 import json
 
@@ -32,7 +30,7 @@ def place(tmp_path_factory):
     return folder
 
 
-def run(*arguments) -> int:
+def run(*arguments):
     return main([str(argument) for argument in arguments])
 
 

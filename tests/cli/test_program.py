@@ -1,15 +1,11 @@
 """The command line as a program: domains, the demo, logs, Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +18,7 @@ from pine_boost.region.region import Region
 from tests.support.command_line import run, words
 
 
-def test_a_domain_file_says_what_a_domain_says(tmp_path: Path) -> None:
+def test_a_domain_file_says_what_a_domain_says(tmp_path):
     path = tmp_path / "domain.json"
     path.write_text(
         json.dumps(
@@ -47,7 +43,7 @@ def test_a_domain_file_says_what_a_domain_says(tmp_path: Path) -> None:
             read_domain(str(path))
 
 
-def test_the_domain_reaches_the_region(files: Path, tmp_path: Path, capsys: Any) -> None:
+def test_the_domain_reaches_the_region(files, tmp_path, capsys):
     # an upper bound forbids a state only if all of it lies above: take it below a threshold
     nodes = xgboost.Booster(model_file=files / "model.json").trees_to_dataframe()
     splits = nodes[nodes["Feature"] != "Leaf"].groupby("Feature")["Split"].max()
@@ -68,7 +64,7 @@ def test_the_domain_reaches_the_region(files: Path, tmp_path: Path, capsys: Any)
     assert not Region.load(tmp_path / "out/region.json").contains(X)[0]
 
 
-def test_demo_prunes_and_reports(tmp_path: Path, capsys: Any) -> None:
+def test_demo_prunes_and_reports(tmp_path, capsys):
     code, out, _ = run(capsys, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "8", "--json")
     document = json.loads(out)
     assert code == 0
@@ -77,7 +73,7 @@ def test_demo_prunes_and_reports(tmp_path: Path, capsys: Any) -> None:
     assert {"original.json", "model.json", "report.html", "certificate.json"} <= names
 
 
-def test_as_a_program_with_plain_lines_in_a_log(files: Path, tmp_path: Path) -> None:
+def test_as_a_program_with_plain_lines_in_a_log(files, tmp_path):
     done = subprocess.run(
         words(
             f"{sys.executable} -m pine_boost.cli prune model.json --fit fit.csv --cal cal.csv --alpha "
@@ -96,7 +92,7 @@ def test_as_a_program_with_plain_lines_in_a_log(files: Path, tmp_path: Path) -> 
     assert (tmp_path / "out" / "certificate.json").is_file()
 
 
-def test_ctrl_c_keeps_the_best_certified_model(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_best_certified_model(tmp_path):
     X, y = datasets.load_breast_cancer(return_X_y=True)
     model = xgboost.XGBClassifier(n_estimators=60, max_depth=3, nthread=1).fit(X[:250], y[:250])
     model.save_model(tmp_path / "model.json")

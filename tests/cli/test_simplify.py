@@ -1,12 +1,8 @@
 """pine-boost simplify: same format out, nothing replaced unasked, JSON and words."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import threading
-from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -18,14 +14,14 @@ from pine_boost.cli import main
 from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train
 
 
-def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+def run(capsys, *arguments):
     code = main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("suffix", ["json", "ubj"])
-def test_xgboost_files(suffix: str, tmp_path: Path, capsys: Any) -> None:
+def test_xgboost_files(suffix, tmp_path, capsys):
     booster = train(rounds=30, objective="binary:logistic", gamma=30.0)
     source, target = tmp_path / f"model.{suffix}", tmp_path / f"smaller.{suffix}"
     booster.save_model(source)
@@ -42,7 +38,7 @@ def test_xgboost_files(suffix: str, tmp_path: Path, capsys: Any) -> None:
     assert source.read_bytes() == before
 
 
-def test_pickles_stay_pickles(tmp_path: Path, capsys: Any) -> None:
+def test_pickles_stay_pickles(tmp_path, capsys):
     rows = np.nan_to_num(make_rows())
     stump = tree.DecisionTreeClassifier(max_depth=3, random_state=0)
     native = ensemble.AdaBoostClassifier(stump, n_estimators=6).fit(rows, make_labels(rows, 2))
@@ -63,11 +59,11 @@ def test_pickles_stay_pickles(tmp_path: Path, capsys: Any) -> None:
 class _MakesLock:
     """What comes back from a pickle as a lock, which goes into none."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return threading.Lock, ()
 
 
-def test_what_cannot_be_pickled_again_is_said(tmp_path: Path, capsys: Any) -> None:
+def test_what_cannot_be_pickled_again_is_said(tmp_path, capsys):
     rows = np.nan_to_num(make_rows())
     native = ensemble.GradientBoostingClassifier(n_estimators=3).fit(rows, make_labels(rows, 2))
     native.lock = _MakesLock()
@@ -80,7 +76,7 @@ def test_what_cannot_be_pickled_again_is_said(tmp_path: Path, capsys: Any) -> No
     assert not target.exists()
 
 
-def test_nothing_is_replaced_unasked(tmp_path: Path, capsys: Any) -> None:
+def test_nothing_is_replaced_unasked(tmp_path, capsys):
     source = tmp_path / "model.json"
     train(rounds=2, objective="binary:logistic").save_model(source)
     other = tmp_path / "other.json"
@@ -105,7 +101,7 @@ def test_nothing_is_replaced_unasked(tmp_path: Path, capsys: Any) -> None:
     assert xgboost.Booster(model_file=other).num_boosted_rounds() == 2
 
 
-def test_lightgbm_text(tmp_path: Path, capsys: Any) -> None:
+def test_lightgbm_text(tmp_path, capsys):
     rows = make_rows()
     booster = lightgbm.train(
         {"objective": "binary", "verbose": -1, "num_threads": 1, "min_gain_to_split": 5.0},

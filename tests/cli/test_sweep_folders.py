@@ -1,10 +1,6 @@
 """Folders of sweeps on the command line: verified, reported, checked against; errors and help in its words."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +14,7 @@ from tests.support.command_line import words
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :6]
     folder = tmp_path_factory.mktemp("place")
@@ -36,13 +32,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+def _run(capsys, *arguments):
     code = main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
-def test_folders_of_sweeps_are_verified_and_reported(place: Path, capsys: Any) -> None:
+def test_folders_of_sweeps_are_verified_and_reported(place, capsys):
     code, out, _ = _run(capsys, "verify", place / "model.json", place / "swept")
     assert code == 0
     assert "alpha-0.3: AGREES" in out
@@ -55,7 +51,7 @@ def test_folders_of_sweeps_are_verified_and_reported(place: Path, capsys: Any) -
     assert "Trade-off" in (place / "swept" / "alpha-0.5" / "report.html").read_text()
 
 
-def test_inputs_are_checked_against_a_folder_and_its_own_original(place: Path, capsys: Any) -> None:
+def test_inputs_are_checked_against_a_folder_and_its_own_original(place, capsys):
     inner, rows = place / "swept" / "alpha-0.3", place / "test.npy"
     code, out, _ = _run(capsys, "check-inputs", inner, rows, "--model", place / "model.json")
     assert code == 0
@@ -68,7 +64,7 @@ def test_inputs_are_checked_against_a_folder_and_its_own_original(place: Path, c
     assert "name one of its folders: alpha-0.3, alpha-0.5" in err
 
 
-def test_labels_that_are_not_there_are_an_error(place: Path, capsys: Any) -> None:
+def test_labels_that_are_not_there_are_an_error(place, capsys):
     base = ["prune", place / "model.json", "--fit", place / "fit.npy", "--cal", place / "cal.npy"]
     code, _, err = _run(capsys, *base, "--label", "y", "-o", place / "nowhere")
     assert code == 1
@@ -79,7 +75,7 @@ def test_labels_that_are_not_there_are_an_error(place: Path, capsys: Any) -> Non
     assert not (place / "nowhere").exists()
 
 
-def test_errors_name_what_the_command_line_has(place: Path, capsys: Any) -> None:
+def test_errors_name_what_the_command_line_has(place, capsys):
     (place / "model.pkl").write_bytes(b"\x80\x04K\x01.")
     code, _, err = _run(capsys, "inspect", place / "model.pkl")
     assert code == 1
@@ -88,16 +84,16 @@ def test_errors_name_what_the_command_line_has(place: Path, capsys: Any) -> None
 
 
 @pytest.mark.parametrize("option", ["--time-limit", "--jobs", "--seed", "--unit", "--score"])
-def test_every_option_has_a_help_text(option: str) -> None:
+def test_every_option_has_a_help_text(option):
     subparsers = build_parser()._subparsers
     assert subparsers is not None
-    prune = subparsers._group_actions[0].choices["prune"]  # type: ignore[index]
+    prune = subparsers._group_actions[0].choices["prune"]
     action = next(a for a in prune._actions if option in a.option_strings)
     assert action.help is not None
     assert len(action.help) > 20
 
 
-def test_a_compression_is_told_from_a_certificate(tmp_path: Path, capsys: Any) -> None:
+def test_a_compression_is_told_from_a_certificate(tmp_path, capsys):
     assert COMPRESSION == RECORD
     (tmp_path / COMPRESSION).write_text("{}")
     for command, *state in (("check-inputs",), ("monitor", "--state", "s.json")):

@@ -1,10 +1,5 @@
 """The rows of --test: what is wrong with them is said before the search, or costs no result."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pandas
 import pytest
 
@@ -14,7 +9,7 @@ from tests.support.command_line import run, words
 COMMANDS = (("prune", "--alpha", "0.5"), ("sweep", "--alphas", "0.5,0.6"))
 
 
-def _call(files: Path, out: Path, test: Any, command: tuple[str, ...]) -> list[Any]:
+def _call(files, out, test, command):
     name, *rest = command
     return words(
         f"{name} {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --test {test} "
@@ -24,9 +19,7 @@ def _call(files: Path, out: Path, test: Any, command: tuple[str, ...]) -> list[A
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_labels_of_another_kind_are_refused_before_the_search(
-    files: Path, tmp_path: Path, capsys: Any, command: tuple[str, ...]
-) -> None:
+def test_labels_of_another_kind_are_refused_before_the_search(files, tmp_path, capsys, command):
     table = pandas.read_csv(files / "cal.csv")
     table["target"] = table["target"].map({0: "malignant", 1: "benign"})
     table.to_csv(tmp_path / "test.csv", index=False)
@@ -39,10 +32,8 @@ def test_labels_of_another_kind_are_refused_before_the_search(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_evaluation_that_fails_costs_neither_result_nor_summary(
-    files: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, command: tuple[str, ...]
-) -> None:
-    def fail(*_: Any) -> None:
+def test_an_evaluation_that_fails_costs_neither_result_nor_summary(files, tmp_path, capsys, monkeypatch, command):
+    def fail(*_):
         raise MemoryError("no room for these rows")
 
     monkeypatch.setattr(PruneResult, "evaluate", fail)

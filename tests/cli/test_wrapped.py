@@ -1,12 +1,8 @@
 """Pipelines, thresholds and calibration from the command line: raw tables in, same kind out."""
 
-from __future__ import annotations
-
 import csv
 import json
 import pickle
-from pathlib import Path
-from typing import Any
 
 import joblib
 import numpy as np
@@ -26,11 +22,11 @@ from tests.support.command_line import run, words
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
-def trees() -> Any:
+def trees():
     return xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1, random_state=0)
 
 
-def table(n_rows: int = 1500) -> tuple[Any, Any]:
+def table(n_rows=1500):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
@@ -44,9 +40,9 @@ def table(n_rows: int = 1500) -> tuple[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: Any) -> Path:
+def place(tmp_path_factory):
     """A Pipeline over text and numbers with a threshold at its end, and raw tables."""
-    folder: Path = tmp_path_factory.mktemp("wrapped")
+    folder = tmp_path_factory.mktemp("wrapped")
     frame, y = table()
     columns = make_column_transformer(
         (SimpleImputer(), ["size", "weight"]), (OneHotEncoder(handle_unknown="ignore"), ["colour"])
@@ -65,7 +61,7 @@ def place(tmp_path_factory: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pruned(place: Path) -> Path:
+def pruned(place):
     from pine_boost.cli import main
 
     arguments = words(

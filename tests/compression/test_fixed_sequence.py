@@ -1,7 +1,5 @@
 """The test of compress_booster: exact bounds, and a promise that is broken as rarely as it says."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -26,14 +24,14 @@ from pine_boost.errors import InvalidInputError
 
 @pytest.mark.parametrize("n_rows", [1, 20, 299, 5000])
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
-def test_bound_is_the_exact_one_sided_interval(n_rows: int, confidence: float) -> None:
+def test_bound_is_the_exact_one_sided_interval(n_rows, confidence):
     for n_changed in {0, 1, n_rows // 10, n_rows - 1, n_rows}:
         test = binomtest(n_rows - n_changed, n_rows, alternative="greater")
         expected = test.proportion_ci(confidence, method="exact").low
         assert lower_bound(n_changed, n_rows, confidence) == pytest.approx(expected, abs=1e-12)
 
 
-def test_299_rows_carry_99_percent_and_298_do_not() -> None:
+def test_299_rows_carry_99_percent_and_298_do_not():
     assert fewest_rows(0.99, 0.95) == 299
     require_rows(299, 0.99, 0.95)
     with pytest.raises(InvalidInputError, match=r"at least 299.*fidelity=0\.9899 at most"):
@@ -43,13 +41,13 @@ def test_299_rows_carry_99_percent_and_298_do_not() -> None:
 
 
 @pytest.mark.parametrize("n_rows", [299, 1000, 5210])
-def test_allowed_is_the_largest_count_that_reaches_the_target(n_rows: int) -> None:
+def test_allowed_is_the_largest_count_that_reaches_the_target(n_rows):
     most = allowed(n_rows, 0.99, 0.95)
     # at the true share 0.99 so few changed rows come with probability 0.05 at most, one more not
     assert binom.cdf(most, n_rows, 0.01) <= 0.05 < binom.cdf(most + 1, n_rows, 0.01)
 
 
-def test_testing_goes_on_once_with_a_stricter_test() -> None:
+def test_testing_goes_on_once_with_a_stricter_test():
     seen = []
 
     def counts():
@@ -67,11 +65,11 @@ def test_testing_goes_on_once_with_a_stricter_test() -> None:
     assert [entry.accepted for entry in in_order([60, 0], 1000, 0.95, (first,))] == [False]
 
 
-def _shape(n_leaves: int) -> Shape:
+def _shape(n_leaves):
     return Shape(np.arange(n_leaves), np.zeros((n_leaves, 1)), np.zeros(1))
 
 
-def _candidate(n_leaves: int, estimate: float) -> Candidate:
+def _candidate(n_leaves, estimate):
     return Candidate(_shape(n_leaves), n_leaves, estimate)
 
 
@@ -89,7 +87,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("world", CHANGED)
 @pytest.mark.parametrize(("n_fit", "n_val"), [(20, 59), (500, 59), (20, 600), (500, 600)])
-def test_the_promise_is_broken_at_most_as_often_as_stated(world: str, n_fit: int, n_val: int) -> None:
+def test_the_promise_is_broken_at_most_as_often_as_stated(world, n_fit, n_val):
     fidelity, confidence, n_draws = 0.95, 0.95, 2000
     random = np.random.default_rng([len(world), n_fit, n_val])
     changed = CHANGED[world]
@@ -98,7 +96,7 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(world: str, n_fit: int
     share = max(expected_share(*target), 1 / n_fit)
 
     @cache  # few rows to fit have few different estimates: what is drawn again is chosen once
-    def chosen(estimates: tuple[float, ...]) -> list[int]:
+    def chosen(estimates):
         found = [_candidate(i + 2, estimate) for i, estimate in enumerate(estimates)]
         return [candidate.shape.n_leaves - 2 for candidate in choose(found, share)]
 
@@ -124,7 +122,7 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(world: str, n_fit: int
 
 
 @pytest.mark.parametrize("n_rows", [299, 736, 1105, 2864, 6156])
-def test_two_tests_share_one_level(n_rows: int) -> None:
+def test_two_tests_share_one_level(n_rows):
     first, *second = allowances(n_rows, 0.99, 0.95)
     assert first == allowed(n_rows, 0.99, 0.95)
     levels = binom.cdf([first, *second], n_rows, 0.01)
@@ -134,7 +132,7 @@ def test_two_tests_share_one_level(n_rows: int) -> None:
     assert all(0 <= most <= first for most in second)
 
 
-def test_a_sample_that_allows_no_change_still_tests_smaller_shapes() -> None:
+def test_a_sample_that_allows_no_change_still_tests_smaller_shapes():
     assert allowed(110, 0.9731, 0.95) == 0
     share = expected_share(110, 0.9731, 0.95)
     found = [_candidate(100, 0.001), _candidate(50, 0.003), _candidate(10, 0.004)]
@@ -143,7 +141,7 @@ def test_a_sample_that_allows_no_change_still_tests_smaller_shapes() -> None:
     assert chain[-1] == 10
 
 
-def test_candidates_are_ordered_by_size_and_no_smaller_one_is_as_good() -> None:
+def test_candidates_are_ordered_by_size_and_no_smaller_one_is_as_good():
     sizes = {100: 0.0005, 90: 0.001, 80: 0.02, 70: 0.001, 50: 0.004, 40: 0.5}
     found = [_candidate(size, estimate) for size, estimate in sizes.items()]
     chain = [candidate.cost for candidate in choose(found, 0.01)]
@@ -154,7 +152,7 @@ def test_candidates_are_ordered_by_size_and_no_smaller_one_is_as_good() -> None:
     assert chain[-1] == 50
 
 
-def test_estimates_far_below_the_allowed_share_still_make_steps() -> None:
+def test_estimates_far_below_the_allowed_share_still_make_steps():
     """A forest that knows its rows by heart: all estimates are tiny, none says that 40 is safe."""
     estimates = {97: 0.0, 90: 0.0, 80: 0.00001, 60: 0.000004, 40: 0.00002}
     found = [_candidate(size, estimate) for size, estimate in estimates.items()]
@@ -163,7 +161,7 @@ def test_estimates_far_below_the_allowed_share_still_make_steps() -> None:
 
 
 @pytest.mark.parametrize("n_most", [4, 9, 50])
-def test_short_time_thins_a_chain_and_keeps_its_largest(n_most: int) -> None:
+def test_short_time_thins_a_chain_and_keeps_its_largest(n_most):
     chain = [_candidate(size, 0.001) for size in range(100, 10, -10)]
     some = thinned(chain, n_most, 0.01)
     assert len(some) == min(n_most, len(chain))
@@ -174,7 +172,7 @@ def test_short_time_thins_a_chain_and_keeps_its_largest(n_most: int) -> None:
 
 
 @pytest.mark.parametrize(("n_most", "expected"), [(1, [80]), (2, [80, 60]), (3, [80, 70, 60]), (4, [100, 80, 60, 40])])
-def test_one_to_three_tests_begin_where_few_rows_change(n_most: int, expected: list[int]) -> None:
+def test_one_to_three_tests_begin_where_few_rows_change(n_most, expected):
     """Ten rows in a thousand may change; the largest would be a waste of the only test."""
     estimates = {100: 0.0001, 90: 0.001, 80: 0.002, 70: 0.005, 60: 0.009, 50: 0.02, 40: 0.05}
     chain = [_candidate(size, estimate) for size, estimate in estimates.items()]
@@ -182,6 +180,6 @@ def test_one_to_three_tests_begin_where_few_rows_change(n_most: int, expected: l
 
 
 @pytest.mark.parametrize("allowed_share", [0.0, 0.00005])
-def test_where_nothing_is_expected_to_pass_the_largest_is_tested(allowed_share: float) -> None:
+def test_where_nothing_is_expected_to_pass_the_largest_is_tested(allowed_share):
     chain = [_candidate(100, 0.01), _candidate(50, 0.02)]
     assert thinned(chain, 1, allowed_share) == chain[:1]

@@ -1,7 +1,5 @@
 """What a smaller model has to keep: the classes of the model's own rule, ties included."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn import ensemble
 
@@ -10,7 +8,7 @@ from pine_boost.parsers import read_model
 from tests.support.native_models import make_table
 
 
-def test_a_margin_on_the_cut_is_the_class_that_the_library_gives_it() -> None:
+def test_a_margin_on_the_cut_is_the_class_that_the_library_gives_it():
     """GradientBoosting predicts class 1 at a margin of 0: only the move below changes it."""
     X, y = make_table(3, missing=False)
     native = ensemble.GradientBoostingClassifier(n_estimators=2, random_state=0).fit(X, y > 0)

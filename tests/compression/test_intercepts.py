@@ -1,7 +1,5 @@
 """Intercepts after a refit: against every shift there is, and along a whole path."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,18 +19,18 @@ from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows
 
 
-def _lost(sums: np.ndarray, sign: np.ndarray, weight: np.ndarray, shift: float) -> float:
+def _lost(sums, sign, weight, shift):
     return float(weight[sums + sign * shift < 0].sum())
 
 
-def _difference(values: np.ndarray, goal: Goal) -> np.ndarray:
+def _difference(values, goal):
     if values.shape[1] == 2:
         return values[:, 1] - values[:, 0]
     return values[:, 0] - goal.forest.decision.cuts[0]
 
 
 @given(st.integers(0, 10_000))
-def test_no_other_shift_wins_more(seed: int) -> None:
+def test_no_other_shift_wins_more(seed):
     random = np.random.default_rng(seed)
     n_groups = int(random.integers(1, 12))
     group = np.repeat(np.arange(n_groups), random.integers(1, 40, n_groups))
@@ -51,7 +49,7 @@ def test_no_other_shift_wins_more(seed: int) -> None:
         assert before - least <= 3 * np.sqrt((weight**2).sum())
 
 
-def test_a_few_rows_move_nothing() -> None:
+def test_a_few_rows_move_nothing():
     sums, sign = np.array([2.0, -0.5, 1.5]), np.array([1.0, 1.0, -1.0])
     assert best_shift(sums, sign, np.ones(3)) == 0.0
     assert best_shift(np.repeat(sums, 10), np.repeat(sign, 10), np.ones(30)) == 1.0
@@ -61,7 +59,7 @@ def test_a_few_rows_move_nothing() -> None:
     ("name", "size"),
     [("HistGradientBoostingClassifier", {"max_iter": 40}), ("RandomForestClassifier", {"n_estimators": 40})],
 )
-def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name: str, size: dict[str, int]) -> None:
+def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name, size):
     """A few categories and hundreds of equal rows, as in COMPAS: no shape of the path gives up
     more rows, beyond chance, than another intercept would."""
     random = np.random.default_rng(1)

@@ -1,10 +1,6 @@
 """compress_booster and select_alpha over Parquet, Datasets and Dask: the answers of memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -23,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 NAMES = ["a", "b", "c", "colour"]
 
 
-def _frame(n_rows: int = 2400) -> tuple[Any, Any]:
+def _frame(n_rows=2400):
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(rng.normal(size=(n_rows, 3)), columns=NAMES[:3])
     frame.loc[rng.random(n_rows) < 0.1, "b"] = np.nan
@@ -32,7 +28,7 @@ def _frame(n_rows: int = 2400) -> tuple[Any, Any]:
     return frame, y.to_numpy()
 
 
-def _model(kind: str, frame: Any, y: Any) -> Any:
+def _model(kind, frame, y):
     model = {
         "xgboost": lambda: xgboost.XGBClassifier(
             n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True, tree_method="hist"
@@ -45,22 +41,20 @@ def _model(kind: str, frame: Any, y: Any) -> Any:
     return model.fit(frame[:600], y[:600])
 
 
-def _write(frame: Any, folder: Path, n_files: int) -> Path:
+def _write(frame, folder, n_files):
     folder.mkdir()
     for number, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
         frame.iloc[part].to_parquet(folder / f"part-{number}.parquet", index=False)
     return folder
 
 
-def _same_record(found: Any, expected: Any) -> None:
+def _same_record(found, expected):
     timeless = {"date": "", "seconds": 0.0}
     assert replace(found.record, **timeless) == replace(expected.record, **timeless)
 
 
 @pytest.mark.parametrize(("kind", "form"), [("xgboost", "dask"), ("lightgbm", "folders"), ("histogram", "dataset")])
-def test_compression_is_that_of_the_rows_in_memory(
-    kind: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compression_is_that_of_the_rows_in_memory(kind, form, tmp_path, monkeypatch):
     frame, y = _frame(1500)
     model = _model(kind, frame, y)
     X_fit, X_val = frame[:600], frame[600:].reset_index(drop=True)
@@ -84,7 +78,7 @@ def test_compression_is_that_of_the_rows_in_memory(
         compress_booster(model, fit, fit, **options)
 
 
-def test_selection_is_that_of_the_rows_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selection_is_that_of_the_rows_in_memory(tmp_path, monkeypatch):
     frame, y = _frame()
     model = _model("xgboost", frame, y)
     X_fit, X_cal, X_sel = frame[:600], frame[600:1200], frame[1200:].reset_index(drop=True)
@@ -98,7 +92,7 @@ def test_selection_is_that_of_the_rows_in_memory(tmp_path: Path, monkeypatch: py
         assert (found.alpha, found.n_sel) == (expected.alpha, len(X_sel))
 
 
-def test_a_sample_of_the_fit_rows_is_drawn_alike(tmp_path: Path) -> None:
+def test_a_sample_of_the_fit_rows_is_drawn_alike(tmp_path):
     """More rows than are looked at: the sample does not depend on where they lie."""
     from pine_boost.compression.path_rows import draw_states
     from pine_boost.model.states import build_space
@@ -116,7 +110,7 @@ def test_a_sample_of_the_fit_rows_is_drawn_alike(tmp_path: Path) -> None:
     assert (drawn[0] == drawn[1]).all()
 
 
-def test_a_pipeline_takes_no_table_in_chunks(tmp_path: Path) -> None:
+def test_a_pipeline_takes_no_table_in_chunks(tmp_path):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -129,7 +123,7 @@ def test_a_pipeline_takes_no_table_in_chunks(tmp_path: Path) -> None:
         compress_booster(pipeline, frame[:400], folder)
 
 
-def test_selection_hands_prepared_rows_to_the_ensembles() -> None:
+def test_selection_hands_prepared_rows_to_the_ensembles():
     """Raw rows went to the trees behind a scaler, which saw them all on one side."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

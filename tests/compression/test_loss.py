@@ -1,10 +1,7 @@
 """max_loss: the tests are valid at small counts, and the record says what was counted natively."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,13 +20,13 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 N_DRAWS = 2000
 
 
-def _most_often(rate: float) -> float:
+def _most_often(rate):
     """Three standard deviations of a count of the draws above the stated rate."""
     return N_DRAWS * rate + 3 * np.sqrt(N_DRAWS * rate * (1 - rate))
 
 
 @pytest.mark.parametrize(("n_rows", "max_loss"), [(40, 0.1), (60, 0.05), (300, 0.02)])
-def test_the_level_of_the_exact_test_is_never_exceeded(n_rows: int, max_loss: float) -> None:
+def test_the_level_of_the_exact_test_is_never_exceeded(n_rows, max_loss):
     """The probability of acceptance at a loss of exactly max_loss, summed over all counts, for many rates."""
     table = most_lost(n_rows, max_loss, 0.05)
     assert np.all(np.diff(table) >= 0)
@@ -49,7 +46,7 @@ def test_the_level_of_the_exact_test_is_never_exceeded(n_rows: int, max_loss: fl
 
 @pytest.mark.parametrize(("n_rows", "max_loss"), [(100, 0.05), (600, 0.01), (5000, 0.005)])
 @pytest.mark.parametrize("rate", [0.0, 0.01, 0.1])
-def test_accuracy_is_lost_at_most_as_often_as_stated(n_rows: int, max_loss: float, rate: float) -> None:
+def test_accuracy_is_lost_at_most_as_often_as_stated(n_rows, max_loss, rate):
     """Two candidates of a sequence that both lose exactly max_loss, on rows of their own."""
     random = np.random.default_rng([n_rows, int(100 * rate)])
     first, second = Target(n_rows, 0.95, None, max_loss).tests()
@@ -65,13 +62,13 @@ def test_accuracy_is_lost_at_most_as_often_as_stated(n_rows: int, max_loss: floa
     assert sum(first(_counted(*row)) for row in good) > N_DRAWS / 2
 
 
-def _counted(lost: int, gained: int, e_value: float | None = None) -> Size:
+def _counted(lost, gained, e_value=None):
     return Size(1, 2, 3.0, "path", 0.0, lost + gained, 0.5, lost, gained, e_value, True)
 
 
 @pytest.mark.parametrize("world", ["errors", "small steps", "skewed"])
 @pytest.mark.parametrize(("n_rows", "max_loss"), [(100, 0.05), (1000, 0.01)])
-def test_the_bet_is_won_at_most_as_often_as_stated(world: str, n_rows: int, max_loss: float) -> None:
+def test_the_bet_is_won_at_most_as_often_as_stated(world, n_rows, max_loss):
     random = np.random.default_rng([len(world), n_rows])
     if world == "errors":
         values, shares = [1.0, -1.0, 0.0], [0.02 + max_loss, 0.02, 0.96 - max_loss]
@@ -85,7 +82,7 @@ def test_the_bet_is_won_at_most_as_often_as_stated(world: str, n_rows: int, max_
     assert bet(np.full(n_rows, -max_loss), max_loss) > 20  # it is not a bet that nobody wins
 
 
-def test_more_evidence_is_needed_after_a_failure_and_for_both_promises() -> None:
+def test_more_evidence_is_needed_after_a_failure_and_for_both_promises():
     target = Target(2000, 0.95, None, 0.01)
     first, second = target.tests()
     assert first(_counted(13, 5))
@@ -100,7 +97,7 @@ def test_more_evidence_is_needed_after_a_failure_and_for_both_promises() -> None
 
 
 @cache
-def _compressed(loss: Any = "error", **options: Any) -> Any:
+def _compressed(loss="error", **options):
     X, y = make_table(2, n_rows=1500)
     model = xgboost.XGBClassifier(n_estimators=20, max_depth=4, n_jobs=1).fit(X[:600], y[:600])
     options = {"max_loss": 0.03, **options}
@@ -110,7 +107,7 @@ def _compressed(loss: Any = "error", **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("loss", ["error", "brier", "costs"])
-def test_non_inferior_and_counted_natively(loss: str) -> None:
+def test_non_inferior_and_counted_natively(loss):
     model, X_val, y_val, result = _compressed(loss, max_loss=0.06)
     record = result.record
     assert result.status == "NON_INFERIOR"
@@ -137,7 +134,7 @@ def test_non_inferior_and_counted_natively(loss: str) -> None:
     assert verdict.losses == pytest.approx((record.loss_before, record.loss_after), abs=1e-6)
 
 
-def test_both_promises_have_a_sentence_each() -> None:
+def test_both_promises_have_a_sentence_each():
     model, X_val, y_val, result = _compressed(fidelity=0.9)
     assert result.status == "NON_INFERIOR"
     assert "accuracy on future inputs" in result.record.claim
@@ -151,7 +148,7 @@ def test_both_promises_have_a_sentence_each() -> None:
     assert pine_boost.verify_compression(model, result.model, result.record, X_val, y_val).agrees
 
 
-def test_labels_alone_give_the_accuracy_and_change_nothing_else() -> None:
+def test_labels_alone_give_the_accuracy_and_change_nothing_else():
     model, X_val, y_val, result = _compressed(max_loss=None, fidelity=0.9)
     assert result.status == "VALIDATED"
     accuracy = [np.mean(native.predict(X_val) == y_val) for native in (model, result.model)]
@@ -162,7 +159,7 @@ def test_labels_alone_give_the_accuracy_and_change_nothing_else() -> None:
     assert "loss_before and loss_after" in trusting.summary()
 
 
-def test_squared_error_of_a_regressor() -> None:
+def test_squared_error_of_a_regressor():
     X, _ = make_table(2, missing=False, n_rows=1500)
     y = X[:, 0] + 2 * (X[:, 2] > 0)
     model = xgboost.XGBRegressor(n_estimators=20, max_depth=4, n_jobs=1).fit(X[:600], y[:600])
@@ -193,17 +190,17 @@ def test_squared_error_of_a_regressor() -> None:
         ({"y_val": np.zeros(3)}, "900 rows and y 3"),
     ],
 )
-def test_what_does_not_fit_is_refused_at_once(options: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused_at_once(options, message):
     model, X_val, y_val, _ = _compressed()
     with pytest.raises(InvalidInputError, match=message):
         pine_boost.compress_booster(model, X_val[:100] + 0.5, X_val, **{"y_val": y_val, "max_loss": 0.03, **options})
 
 
-def test_a_forged_loss_is_found() -> None:
+def test_a_forged_loss_is_found():
     model, X_val, y_val, result = _compressed()
     document = json.loads(result.record.to_json())
 
-    def verified(change: dict[str, Any]) -> bool:
+    def verified(change):
         changed = {**document, **change}
         record = read_record(json.dumps({**changed, "digest": digest_of(changed)}).encode())
         return pine_boost.verify_compression(model, result.model, record, X_val, y_val).agrees
@@ -235,7 +232,7 @@ def test_a_forged_loss_is_found() -> None:
         pine_boost.verify_compression(model, result.model, result.record, X_val, 1 - y_val)
 
 
-def test_overlapping_rows_only_measure() -> None:
+def test_overlapping_rows_only_measure():
     model, X_val, y_val, _ = _compressed()
     result = pine_boost.compress_booster(model, X_val, X_val, y_val=y_val, max_loss=0.03, allow_overlap=True)
     assert result.status == "MEASURED"

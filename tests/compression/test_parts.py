@@ -1,9 +1,5 @@
 """Shapes, equations, least squares, rounding: each part against a slow, obvious one or natively."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import lightgbm
 import numpy as np
 import pytest
@@ -27,7 +23,7 @@ from pine_boost.tables.rows import MemoryRows
 from tests.support.native_models import make_table
 
 
-def _models() -> dict[str, Any]:
+def _models():
     X, y = make_table(3)
     full, labels = make_table(3, missing=False)
     return {
@@ -40,7 +36,7 @@ def _models() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=list(_models()))
-def case(request: Any) -> Any:
+def case(request):
     native, X = _models()[request.param]
     model = read_model(native)
     space = build_space(model.forest)
@@ -48,14 +44,14 @@ def case(request: Any) -> Any:
     return model, X, space, trees, forest_subtrees(model.forest)
 
 
-def test_margins_of_the_original_shape_are_the_native_ones(case: Any) -> None:
+def test_margins_of_the_original_shape_are_the_native_ones(case):
     model, X, space, trees, subtrees = case
     leaves = trees.leaves(space.states(X))
     found = margins(original_shape(model.forest, subtrees), model.forest, leaves)
     np.testing.assert_allclose(found, predict_margins(model, X)[0], atol=1e-5)
 
 
-def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> None:
+def test_exported_path_has_the_leaves_and_margins_of_its_shape(case):
     model, X, space, trees, subtrees = case
     goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
     states, fit = space.states(X), MemoryRows(X.astype(np.float64))
@@ -82,7 +78,7 @@ def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> Non
     assert len(sizes) > 10
 
 
-def test_a_path_takes_larger_steps_where_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_takes_larger_steps_where_time_is_short(monkeypatch):
     """Forty sizes, a second each: with time for all none is passed over, with 5 s most are."""
     clock = [0.0]
     monkeypatch.setattr("pine_boost.budget.time.monotonic", lambda: clock[0])
@@ -100,7 +96,7 @@ def test_a_path_takes_larger_steps_where_time_is_short(monkeypatch: pytest.Monke
     assert taken[5.0][1] > 15
 
 
-def test_fewer_rows_are_drawn_where_time_is_short(case: Any) -> None:
+def test_fewer_rows_are_drawn_where_time_is_short(case):
     model, X, space, trees, subtrees = case
     goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
     fit = MemoryRows(X.astype(np.float64))
@@ -111,12 +107,12 @@ def test_fewer_rows_are_drawn_where_time_is_short(case: Any) -> None:
     assert np.array_equal(many.fitted.leaves, unlimited.fitted.leaves)
 
 
-def _intercepts(equations: Any, shape: Any) -> int:
+def _intercepts(equations, shape):
     """Entries of the matrix that stand for an intercept."""
     return int(np.count_nonzero(equations.over_leaves.indices >= len(shape.owner) * equations.width))
 
 
-def test_equations_are_distances_to_the_decision(case: Any) -> None:
+def test_equations_are_distances_to_the_decision(case):
     model, X, space, trees, subtrees = case
     goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
     leaves = trees.leaves(space.states(X))
@@ -136,7 +132,7 @@ def test_equations_are_distances_to_the_decision(case: Any) -> None:
     assert np.all((weights > 0) <= (reached > 0))
 
 
-def test_slices_are_the_native_first_rounds() -> None:
+def test_slices_are_the_native_first_rounds():
     X, y = make_table(3)
     native = xgboost.XGBClassifier(n_estimators=9, max_depth=3, n_jobs=1).fit(X, y)
     model = read_model(native)
@@ -151,7 +147,7 @@ def test_slices_are_the_native_first_rounds() -> None:
     assert [shape.name for shape in listed] == ["slice"] * 8
 
 
-def test_trees_of_one_leaf_go_first_and_change_no_margin() -> None:
+def test_trees_of_one_leaf_go_first_and_change_no_margin():
     """Boosting goes on where nothing is left to split; such trees were kept to the end."""
     X, y = make_table(3, missing=False)
     native = xgboost.XGBClassifier(n_estimators=40, max_depth=3, gamma=3.0, n_jobs=1).fit(X, y > 0)
@@ -173,7 +169,7 @@ def test_trees_of_one_leaf_go_first_and_change_no_margin() -> None:
         np.testing.assert_allclose(margins(smaller, forest, leaves), margins(start, forest, leaves), atol=1e-9)
 
 
-def test_collapse_takes_the_cheapest_subtree() -> None:
+def test_collapse_takes_the_cheapest_subtree():
     X, y = make_table(2)
     model = read_model(xgboost.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1).fit(X, y))
     forest = model.forest
@@ -184,7 +180,7 @@ def test_collapse_takes_the_cheapest_subtree() -> None:
     no_rows = np.zeros((0, forest.n_trees), dtype=np.int32)
     smaller = collapse(forest, build_cost("leaves", forest, subtrees, no_rows), start, weight, start.n_leaves - 1)
 
-    def loss(node: int) -> float:
+    def loss(node):
         leaves = slice(subtrees.first[node], subtrees.last[node])
         weights, values = weight[leaves] + 1e-3, start.value[leaves, 0]
         error = np.sum(weights * (values - np.average(values, weights=weights)) ** 2)
@@ -200,7 +196,7 @@ def test_collapse_takes_the_cheapest_subtree() -> None:
     assert np.array_equal(whole.owner[~gone], start.owner[~gone])
 
 
-def test_refit_solves_the_ridge_problem() -> None:
+def test_refit_solves_the_ridge_problem():
     from scipy import sparse
 
     random = np.random.default_rng(0)
@@ -220,7 +216,7 @@ def test_refit_solves_the_ridge_problem() -> None:
     np.testing.assert_allclose(found[:-1], np.linalg.solve(matrix, right), atol=1e-3)
 
 
-def test_a_row_pulls_only_while_it_is_outside_its_interval() -> None:
+def test_a_row_pulls_only_while_it_is_outside_its_interval():
     matrix = SignedMatrix(np.repeat(np.arange(4), 2)[1:], np.arange(3), np.ones(3), 3)
     start = np.array([1.0, 0.2, -1.0])
     above = Intervals(np.full(3, 0.5), np.full(3, np.inf), np.full(3, 1e6))
@@ -228,7 +224,7 @@ def test_a_row_pulls_only_while_it_is_outside_its_interval() -> None:
     np.testing.assert_allclose(found, [1.0, 0.5, 0.5], atol=1e-3)
 
 
-def test_synthetic_rows_lie_between_two_rows_of_one_leaf() -> None:
+def test_synthetic_rows_lie_between_two_rows_of_one_leaf():
     random = np.random.default_rng(0)
     states = random.integers(0, 50, (300, 6)).astype(np.int32)
     leaves = np.stack([states[:, 0] // 10, 5 + states[:, 1] // 25], axis=1).astype(np.int32)
@@ -257,7 +253,7 @@ def test_synthetic_rows_lie_between_two_rows_of_one_leaf() -> None:
     assert len(np.unique(rows, axis=0)) > 300  # new ones among them
 
 
-def test_sizes_fall_and_end_above_one() -> None:
+def test_sizes_fall_and_end_above_one():
     sizes = step_sizes(3000)
     assert sizes == sorted(set(sizes), reverse=True)
     assert sizes[0] < 3000

@@ -1,9 +1,6 @@
 """compression.json: only the one format is read, and no edited number is believed."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 import xgboost
@@ -19,19 +16,19 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
 @pytest.fixture(scope="module")
-def compressed() -> Any:
+def compressed():
     X, y = make_table(2, n_rows=900)
     model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1).fit(X[:500], y[:500])
     return model, X[500:], pine_boost.compress_booster(model, X[:500], X[500:], fidelity=0.9)
 
 
-def _sealed(document: dict[str, Any]) -> bytes:
+def _sealed(document):
     """An edited record with a digest that fits, as a forger would write it."""
     return json.dumps({**document, "digest": digest_of(document)}).encode()
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, True, 1.0, "1", None])
-def test_another_version_is_refused(compressed: Any, version: Any) -> None:
+def test_another_version_is_refused(compressed, version):
     *_, result = compressed
     document = json.loads(result.record.to_json())
     assert read_record(_sealed(document)) == result.record
@@ -39,14 +36,14 @@ def test_another_version_is_refused(compressed: Any, version: Any) -> None:
         read_record(_sealed({**document, "format_version": version}))
 
 
-def test_an_edited_record_is_refused(compressed: Any) -> None:
+def test_an_edited_record_is_refused(compressed):
     *_, result = compressed
     document = json.loads(result.record.to_json())
     with pytest.raises(CertificateMismatch, match="digest does not fit"):
         read_record(json.dumps({**document, "n_changed": document["n_changed"] + 1}).encode())
 
 
-FORGED: dict[str, Any] = {
+FORGED = {
     "proved_distance": 0.001,
     "proved_largest": 100.0,
     "proved_rows": 400,
@@ -58,7 +55,7 @@ FORGED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_number_is_found(compressed: Any, name: str) -> None:
+def test_a_forged_number_is_found(compressed, name):
     model, X_val, result = compressed
     document = json.loads(result.record.to_json())
     assert document[name] != FORGED[name]
@@ -79,7 +76,7 @@ def test_a_forged_number_is_found(compressed: Any, name: str) -> None:
         ("seed", -1),
     ],
 )
-def test_numbers_out_of_range_are_refused_when_they_are_read(compressed: Any, name: str, value: Any) -> None:
+def test_numbers_out_of_range_are_refused_when_they_are_read(compressed, name, value):
     """fidelity=0 made `verify` run for ever, keeps_class=false ended in an AssertionError."""
     *_, result = compressed
     document = json.loads(result.record.to_json())
@@ -87,14 +84,14 @@ def test_numbers_out_of_range_are_refused_when_they_are_read(compressed: Any, na
         read_record(_sealed({**document, name: value}))
 
 
-def test_a_record_promises_something(compressed: Any) -> None:
+def test_a_record_promises_something(compressed):
     *_, result = compressed
     document = json.loads(result.record.to_json())
     with pytest.raises(CertificateMismatch, match="neither 'fidelity' nor 'max_loss'"):
         read_record(_sealed({**document, "fidelity": None}))
 
 
-def test_what_is_taken_on_trust_is_listed(compressed: Any) -> None:
+def test_what_is_taken_on_trust_is_listed(compressed):
     model, X_val, result = compressed
     verdict = pine_boost.verify_compression(model, result.model, result.record, X_val)
     assert verdict.agrees

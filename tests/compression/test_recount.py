@@ -1,9 +1,6 @@
 """verify_compression: what is not in the trees is compared too, where both models hold it."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ from tests.support.native_models import make_table
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
-def _compressed(model: Any, labels: Any = None) -> tuple[Any, Any, Any]:
+def _compressed(model, labels=None):
     X, y = make_table(2, n_rows=900)
     X = np.nan_to_num(X)
     y = y if labels is None else labels[y]
@@ -24,7 +21,7 @@ def _compressed(model: Any, labels: Any = None) -> tuple[Any, Any, Any]:
     return model, X[500:], pine_boost.compress_booster(model, X[:500], X[500:], fidelity=0.9)
 
 
-def test_reversed_labels_are_noticed_scikit_learn() -> None:
+def test_reversed_labels_are_noticed_scikit_learn():
     model, X_val, result = _compressed(GradientBoostingClassifier(n_estimators=6, max_depth=2))
     assert pine_boost.verify_compression(model, result.model, result.record, X_val).agrees
     bad = copy.deepcopy(result.model)
@@ -33,7 +30,7 @@ def test_reversed_labels_are_noticed_scikit_learn() -> None:
         pine_boost.verify_compression(model, bad, result.record, X_val)
 
 
-def test_reversed_labels_are_noticed_lightgbm() -> None:
+def test_reversed_labels_are_noticed_lightgbm():
     import lightgbm
 
     model, X_val, result = _compressed(
@@ -50,7 +47,7 @@ def test_reversed_labels_are_noticed_lightgbm() -> None:
         assert pine_boost.verify_compression(*pair, result.record, X_val).agrees
 
 
-def test_another_missing_value_is_noticed() -> None:
+def test_another_missing_value_is_noticed():
     import xgboost
 
     model, X_val, result = _compressed(xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1))

@@ -1,9 +1,6 @@
 """A size that its library refuses ends the sequence; sizes that passed before it are kept."""
 
-from __future__ import annotations
-
 import logging
-from typing import Any
 
 import pytest
 from sklearn import ensemble
@@ -17,17 +14,17 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
 @pytest.fixture(scope="module")
-def given() -> tuple[Any, Any, Any]:
+def given():
     X, y = make_table(2, missing=False, n_rows=1400)
     model = ensemble.GradientBoostingClassifier(n_estimators=12, random_state=0)
     return model.fit(X[:600], y[:600]), X[:600], X[600:]
 
 
-def _refuse_from(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def _refuse_from(number, monkeypatch):
     """Every export from this one on, counted from 1, is refused."""
     calls = []
 
-    def refuse(*arguments: Any) -> Any:
+    def refuse(*arguments):
         calls.append(arguments)
         if len(calls) >= number:
             raise UnsupportedModelError("These leaves cannot be held.")
@@ -37,9 +34,7 @@ def _refuse_from(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "export", refuse)
 
 
-def test_what_was_accepted_before_a_refusal_is_returned(
-    given: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_was_accepted_before_a_refusal_is_returned(given, monkeypatch, caplog):
     model, X_fit, X_val = given
     whole = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9)
     assert sum(size.accepted for size in whole.path) > 2
@@ -57,9 +52,7 @@ def test_what_was_accepted_before_a_refusal_is_returned(
     assert again.agrees
 
 
-def test_a_refusal_of_the_very_first_size_is_raised(
-    given: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_of_the_very_first_size_is_raised(given, monkeypatch):
     model, X_fit, X_val = given
     _refuse_from(1, monkeypatch)
     with pytest.raises(UnsupportedModelError, match="cannot be held"):

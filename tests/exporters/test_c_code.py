@@ -1,7 +1,5 @@
 """The exported C file, compiled: every class is that of the native model."""
 
-from __future__ import annotations
-
 import subprocess
 
 import numpy as np

@@ -1,14 +1,11 @@
 """LightGBM exporter: live objects, wrappers, files and pandas tables, in and out; what is refused."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import lightgbm as lgb
 import numpy as np
@@ -30,7 +27,7 @@ QUIET = {"num_threads": 1, "verbose": -1, "seed": 3, "deterministic": True, "num
 WRAPPER = {"n_jobs": 1, "verbose": -1, "random_state": 3, "num_leaves": 8, "n_estimators": 9}
 
 
-def make_table(n_classes: int = 2, n_rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
+def make_table(n_classes=2, n_rows=300):
     random = np.random.default_rng(5)
     X = random.normal(size=(n_rows, 4))
     score = X[:, 0] + X[:, 1] * X[:, 2]
@@ -38,11 +35,11 @@ def make_table(n_classes: int = 2, n_rows: int = 300) -> tuple[np.ndarray, np.nd
     return X, np.digitize(score, np.quantile(score, np.arange(1, n_classes) / n_classes))
 
 
-def kept_half(forest: Any, seed: int = 0) -> np.ndarray:
+def kept_half(forest, seed=0):
     return np.random.default_rng(seed).choice([0.0, 1.3], forest.n_trees)
 
 
-def classes_of(pruned: Any, X: np.ndarray) -> np.ndarray:
+def classes_of(pruned, X):
     """Class indices by the integers alone."""
     margins = integer_margins(pruned, X)
     return (margins[:, 0] > 0).astype(int) if margins.shape[1] == 1 else margins.argmax(axis=1)
@@ -50,7 +47,7 @@ def classes_of(pruned: Any, X: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("boosting", ["gbdt", "dart", "rf"])
-def test_classifier_in_classifier_out(n_classes: int, boosting: str) -> None:
+def test_classifier_in_classifier_out(n_classes, boosting):
     X, y = make_table(n_classes)
     labels = np.array(["no", "perhaps", "yes"])[:n_classes]
     extra = {"subsample": 0.7, "subsample_freq": 1} if boosting == "rf" else {}
@@ -87,8 +84,8 @@ def test_classifier_in_classifier_out(n_classes: int, boosting: str) -> None:
     np.testing.assert_array_equal(native_margins(again.forest, rows), integer_margins(pruned, rows) / 2.0**pruned.grid)
 
 
-def test_subclass_of_the_wrapper() -> None:
-    class Mine(lgb.LGBMClassifier):  # type: ignore[misc]
+def test_subclass_of_the_wrapper():
+    class Mine(lgb.LGBMClassifier):
         pass
 
     X, y = make_table()
@@ -100,7 +97,7 @@ def test_subclass_of_the_wrapper() -> None:
 
 
 @pytest.mark.parametrize("boosting", ["gbdt", "rf"])
-def test_best_iteration_is_honoured_live_and_not_in_files(boosting: str, tmp_path: Path) -> None:
+def test_best_iteration_is_honoured_live_and_not_in_files(boosting, tmp_path):
     X, y = make_table()
     params = {**QUIET, "objective": "binary", "boosting": boosting}
     if boosting == "rf":
@@ -127,7 +124,7 @@ def test_best_iteration_is_honoured_live_and_not_in_files(boosting: str, tmp_pat
     assert read_lightgbm(pickled).forest.n_trees == 5
 
 
-def test_early_stopped_classifier() -> None:
+def test_early_stopped_classifier():
     X, y = make_table()
     original = lgb.LGBMClassifier(**{**WRAPPER, "n_estimators": 200, "learning_rate": 0.5})
     original.fit(X[:200], y[:200], eval_X=X[200:], eval_y=y[200:], callbacks=[lgb.early_stopping(3, verbose=False)])
@@ -140,7 +137,7 @@ def test_early_stopped_classifier() -> None:
     np.testing.assert_array_equal(written.predict(X), classes_of(pruned, X))
 
 
-def test_file_in_bytes_out(tmp_path: Path) -> None:
+def test_file_in_bytes_out(tmp_path):
     X, y = make_table(3)
     params = {**QUIET, "objective": "multiclass", "num_class": 3}
     booster = lgb.train(params, lgb.Dataset(X, y, feature_name=["ä", "b=c", "d d", "e"]), 5)
@@ -163,14 +160,14 @@ def test_file_in_bytes_out(tmp_path: Path) -> None:
     assert loaded.feature_name() == booster.feature_name()
 
 
-def test_file_of_the_command_line_has_no_pandas_line() -> None:
+def test_file_of_the_command_line_has_no_pandas_line():
     text = text_of([leaf(0.5)], "binary sigmoid:1").removesuffix("\npandas_categorical:null\n")
     document = read_lightgbm(text.encode()).document
     assert not document.has_pandas_line
     assert write_document(document).decode() == text
 
 
-def test_pandas_categories() -> None:
+def test_pandas_categories():
     import pandas
 
     random = np.random.default_rng(0)
@@ -198,7 +195,7 @@ def test_pandas_categories() -> None:
     assert read_lightgbm(original).forest.feature_categories == ()
 
 
-def test_regression_needs_a_threshold() -> None:
+def test_regression_needs_a_threshold():
     X, y = make_table()
     target = X[:, 0].copy()
     target[np.isnan(target)] = 0
@@ -218,7 +215,7 @@ def test_regression_needs_a_threshold() -> None:
     assert read_lightgbm(ranker, threshold=0.0).forest.n_outputs == 1
 
 
-def test_cross_entropy_is_a_class_only_through_the_classifier() -> None:
+def test_cross_entropy_is_a_class_only_through_the_classifier():
     X, y = make_table()
     original = lgb.LGBMClassifier(objective="cross_entropy", **WRAPPER).fit(X, y)
     model = read_lightgbm(original)
@@ -235,7 +232,7 @@ def test_cross_entropy_is_a_class_only_through_the_classifier() -> None:
 
 @pytest.mark.parametrize("boosting", ["gbdt", "rf"])
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7])
-def test_threshold_survives_the_export(boosting: str, threshold: float) -> None:
+def test_threshold_survives_the_export(boosting, threshold):
     X, y = make_table()
     extra = {"subsample": 0.7, "subsample_freq": 1} if boosting == "rf" else {}
     original = lgb.LGBMClassifier(boosting_type=boosting, **WRAPPER, **extra).fit(X, y)
@@ -259,7 +256,7 @@ def test_threshold_survives_the_export(boosting: str, threshold: float) -> None:
     slope=st.sampled_from(["1", "2", "0.7", "0.123457", "1e-05", "31"]),
 )
 @settings(max_examples=60, deadline=None)
-def test_average_keeps_its_divisor(n_kept: int, n_rounds: int, slope: str) -> None:
+def test_average_keeps_its_divisor(n_kept, n_rounds, slope):
     n_kept = min(n_kept, n_rounds)
     text = text_of([leaf(1.0)] * n_kept, f"binary sigmoid:{slope}", average=True)
     document = keep_average(read_lightgbm(text.encode()).document, n_rounds)
@@ -270,7 +267,7 @@ def test_average_keeps_its_divisor(n_kept: int, n_rounds: int, slope: str) -> No
     assert new_slope / document.n_rounds == pytest.approx(float(slope) / n_rounds, rel=1e-15)
 
 
-def test_what_is_refused_and_why() -> None:
+def test_what_is_refused_and_why():
     X, y = make_table(2)
     with pytest.raises(InvalidInputError, match="not fitted"):
         read_lightgbm(lgb.LGBMClassifier())
@@ -298,7 +295,7 @@ def test_what_is_refused_and_why() -> None:
         export(coarse, grid_forest(coarse.forest, grid=40))
 
 
-def test_one_against_all_scores_that_grow_too_much_are_refused() -> None:
+def test_one_against_all_scores_that_grow_too_much_are_refused():
     X, y = make_table(3)
     params = {**QUIET, "objective": "multiclassova", "num_class": 3}
     model = read_lightgbm(lgb.train(params, lgb.Dataset(X, y), 6))
@@ -309,7 +306,7 @@ def test_one_against_all_scores_that_grow_too_much_are_refused() -> None:
         export(model, grid_forest(model.forest, np.full(18, 200.0)))
 
 
-def test_text_is_read_without_lightgbm(tmp_path: Path) -> None:
+def test_text_is_read_without_lightgbm(tmp_path):
     path = tmp_path / "model.txt"
     path.write_text(text_of([leaf(0.5)], "binary sigmoid:1"))
     code = (

@@ -1,9 +1,5 @@
 """ONNX models against the native ones, run by onnxruntime; refused where it disagrees."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import lightgbm
 import numpy as np
 import onnxruntime
@@ -15,7 +11,6 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
 from pine_boost.exporters.onnx import require_agreement, to_onnx
 from pine_boost.model.edge_rows import edge_rows as agreement_rows
-from pine_boost.model.forest import Forest
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
@@ -27,14 +22,14 @@ from tests.support.trimmed import cut_forest
 SAYABLE = [name for name in MODELS if name != "lgb zero as missing" and not name.startswith("cat ")]
 
 
-def run(converted: Any, forest: Forest, X: np.ndarray) -> dict[str, np.ndarray]:
+def run(converted, forest, X):
     session = onnxruntime.InferenceSession(converted.SerializeToString(), providers=["CPUExecutionProvider"])
     dtype = np.float32 if forest.comparison is Comparison.FLOAT32_LESS else np.float64
     names = [output.name for output in converted.graph.output]
     return dict(zip(names, session.run(names, {"X": X.astype(dtype)}), strict=True))
 
 
-def rows_of(name: str, forest: Forest, X: np.ndarray) -> np.ndarray:
+def rows_of(name, forest, X):
     rows = np.vstack([X, edge_rows(forest, X, limit=80, seed=5)])
     for column, known in enumerate(forest.feature_categories):
         if known is not None:
@@ -45,7 +40,7 @@ def rows_of(name: str, forest: Forest, X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", SAYABLE)
-def test_classes_margins_and_probabilities(name: str) -> None:
+def test_classes_margins_and_probabilities(name):
     native, X = built(name)
     model = read_model(native)
     converted = to_onnx(native, X_fit=X)
@@ -61,7 +56,7 @@ def test_classes_margins_and_probabilities(name: str) -> None:
         assert found["probability"] == pytest.approx(expected, abs=2e-6)
 
 
-def native_probability(native: Any, forest: Forest, rows: np.ndarray) -> np.ndarray | None:
+def native_probability(native, forest, rows):
     if hasattr(native, "predict_proba"):
         return native.predict_proba(rows)
     if forest.library == "lightgbm":
@@ -72,7 +67,7 @@ def native_probability(native: Any, forest: Forest, rows: np.ndarray) -> np.ndar
 
 @pytest.mark.parametrize("share", [0.3, 1.0])
 @pytest.mark.parametrize("name", SAYABLE)
-def test_trimmed_models_are_exact(name: str, share: float) -> None:
+def test_trimmed_models_are_exact(name, share):
     native, X = built(name)
     model = read_model(native)
     weights = np.random.default_rng(1).choice([0.0, 1.0, 0.5], model.forest.n_trees)
@@ -85,7 +80,7 @@ def test_trimmed_models_are_exact(name: str, share: float) -> None:
     np.testing.assert_array_equal(found["margin"], integer_margins(pruned, rows) / 2.0**pruned.grid)
 
 
-def test_labels_are_those_of_predict() -> None:
+def test_labels_are_those_of_predict():
     _, X = built("random forest")
     X = np.nan_to_num(X)
     for labels in (np.array(["no", "yes"]), np.array([False, True]), np.array([10, 20])):
@@ -107,7 +102,7 @@ REGRESSORS = {
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
-def test_regressors_return_values(name: str) -> None:
+def test_regressors_return_values(name):
     _, X = built("gradient boosting")
     X = X.astype(np.float32).astype(np.float64)
     native = REGRESSORS[name]().fit(X, np.exp(X[:, 0] / 3) + X[:, 1])
@@ -116,7 +111,7 @@ def test_regressors_return_values(name: str) -> None:
     assert found["value"][:, 0] == pytest.approx(native.predict(X), rel=2e-6)
 
 
-def test_category_names_need_codes() -> None:
+def test_category_names_need_codes():
     frame, codes, y = words_and_codes()
     for native in (
         xgboost.XGBClassifier(n_estimators=4, enable_categorical=True, n_jobs=1),
@@ -134,13 +129,13 @@ def test_category_names_need_codes() -> None:
         to_onnx(plain, codes=True)
 
 
-def test_zeros_that_are_missing_are_refused() -> None:
+def test_zeros_that_are_missing_are_refused():
     with pytest.raises(UnsupportedModelError, match="ONNX would get wrong silently"):
         to_onnx(built("lgb zero as missing")[0])
 
 
 @pytest.mark.parametrize("name", ["xgb binary", "lgb 3 classes", "random forest"])
-def test_an_engine_that_is_off_by_one_ulp_of_a_threshold_is_found_out(name: str) -> None:
+def test_an_engine_that_is_off_by_one_ulp_of_a_threshold_is_found_out(name):
     """An engine that compares a single split the wrong way on equality."""
     native, X = built(name)
     model = read_model(native)
@@ -148,11 +143,11 @@ def test_an_engine_that_is_off_by_one_ulp_of_a_threshold_is_found_out(name: str)
     node = int(np.flatnonzero(forest.kind == SplitKind.NUMERIC)[0])
     feature, threshold = int(forest.feature[node]), float(forest.threshold[node])
 
-    def honest(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def honest(matrix):
         labels = np.array(forest.classes, dtype=object)[predict_classes(model, matrix)]
         return labels, predict_margins(model, matrix)[0]
 
-    def wrong_on_equality(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def wrong_on_equality(matrix):
         moved = matrix.copy()
         here = moved[:, feature].astype(np.float32) == np.float32(threshold)
         moved[here, feature] = threshold - 10 if name == "xgb binary" else threshold + 10
@@ -163,7 +158,7 @@ def test_an_engine_that_is_off_by_one_ulp_of_a_threshold_is_found_out(name: str)
         require_agreement(model, wrong_on_equality, None, codes=False, engine="a careless engine")
 
 
-def test_every_state_of_every_feature_is_compared() -> None:
+def test_every_state_of_every_feature_is_compared():
     from pine_boost.model.states import build_space
 
     for name in ("xgb binary", "lgb binary", "random forest", "histogram"):

@@ -1,9 +1,6 @@
 """The scikit-learn exporter: native margins of the export are the integer sums / 2**grid."""
 
-from __future__ import annotations
-
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +28,7 @@ from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.sklearn_models import CASES, check_exported, fitted, native_values, probe_rows, table
 
 
-def random_weights(model: Model, seed: int) -> np.ndarray:
+def random_weights(model, seed):
     """About half of the trees, never none."""
     random = np.random.default_rng(seed)
     n_trees = model.forest.n_trees
@@ -40,7 +37,7 @@ def random_weights(model: Model, seed: int) -> np.ndarray:
     return weights
 
 
-def check_export(model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray) -> Any:
+def check_export(model, pruned, codes, raw):
     """Values and classes are those of the integers, weights of votes too."""
     exported = export(model, pruned)
     check_exported(exported, model, pruned, codes, raw)
@@ -51,13 +48,13 @@ def check_export(model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.
     return exported
 
 
-def node_slice(pruned: PrunedForest, tree: int) -> slice:
+def node_slice(pruned, tree):
     offset = pruned.forest.tree_offset
     return slice(offset[tree], offset[tree + 1])
 
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_round_trip_drop_and_reweight(name: str, n_classes: int) -> None:
+def test_round_trip_drop_and_reweight(name, n_classes):
     native = fitted(name, n_classes)
     before = pickle.dumps(native)
     model = read_sklearn(native)
@@ -79,7 +76,7 @@ def test_round_trip_drop_and_reweight(name: str, n_classes: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["forest", "gradient", "histogram of categories", "stumps"])
-def test_export_shares_nothing_with_the_original(name: str) -> None:
+def test_export_shares_nothing_with_the_original(name):
     native = fitted(name, 3)
     model = read_sklearn(native)
     codes, raw = probe_rows(model, name, 3)
@@ -100,7 +97,7 @@ def test_export_shares_nothing_with_the_original(name: str) -> None:
     assert np.array_equal(native_margins(model.forest, codes), native_margins(read_sklearn(native).forest, codes))
 
 
-def test_params_describe_the_export_and_clone_refits() -> None:
+def test_params_describe_the_export_and_clone_refits():
     X, y = table(3, "")
     for name, counter in [
         ("forest", "n_estimators"),
@@ -123,7 +120,7 @@ def test_params_describe_the_export_and_clone_refits() -> None:
 
 
 @pytest.mark.parametrize("name", ["gradient", "histogram", "histogram of categories"])
-def test_dropped_class_trees_become_constants(name: str) -> None:
+def test_dropped_class_trees_become_constants(name):
     model = read_sklearn(fitted(name, 3))
     forest = model.forest
     codes, raw = probe_rows(model, name, 3)
@@ -150,7 +147,7 @@ def test_dropped_class_trees_become_constants(name: str) -> None:
         ("histogram", 3, "ash"),
     ],
 )
-def test_exact_ties_go_where_the_decision_says(name: str, n_classes: int, winner: str) -> None:
+def test_exact_ties_go_where_the_decision_says(name, n_classes, winner):
     model = read_sklearn(fitted(name, n_classes))
     pruned = grid_forest(model.forest, grid=20)
     level = 5 * (model.forest.kind == SplitKind.LEAF)[:, None]
@@ -169,7 +166,7 @@ def test_exact_ties_go_where_the_decision_says(name: str, n_classes: int, winner
     assert set(exported.predict(X)) == {winner}
 
 
-def test_adaboost_tie_goes_to_the_first_class() -> None:
+def test_adaboost_tie_goes_to_the_first_class():
     model = read_sklearn(fitted("stumps", 2))
     weights = np.zeros(model.forest.n_trees)
     weights[:2] = 1 / model.forest.value[model.forest.tree_offset[1:3] - 1, 0]
@@ -181,7 +178,7 @@ def test_adaboost_tie_goes_to_the_first_class() -> None:
     assert set(exported.predict(X[tied])) == {"ash"}
 
 
-def test_parallel_forest_is_exact_in_any_order() -> None:
+def test_parallel_forest_is_exact_in_any_order():
     X, y = table(3, "", 600)
     native = RandomForestClassifier(30, max_depth=5, n_jobs=2, random_state=0).fit(X, y)
     model = read_sklearn(native)
@@ -192,7 +189,7 @@ def test_parallel_forest_is_exact_in_any_order() -> None:
         assert np.array_equal(exported.predict_proba(X), expected)
 
 
-def test_scaled_weights_give_probabilities() -> None:
+def test_scaled_weights_give_probabilities():
     model = read_sklearn(fitted("forest", 3))
     weights = random_weights(model, 2)
     weights *= np.count_nonzero(weights) / weights.sum()
@@ -202,7 +199,7 @@ def test_scaled_weights_give_probabilities() -> None:
 
 @pytest.mark.parametrize("threshold", [0.5, 0.25, 0.3, 0.9])
 @pytest.mark.parametrize("name", ["forest", "forest of pure leaves", "tree"])
-def test_forest_with_threshold_keeps_it(name: str, threshold: float) -> None:
+def test_forest_with_threshold_keeps_it(name, threshold):
     native = fitted(name, 2)
     model = read_sklearn(native, threshold=threshold)
     codes, raw = probe_rows(model, name, 2)
@@ -216,7 +213,7 @@ def test_forest_with_threshold_keeps_it(name: str, threshold: float) -> None:
     assert 0 < above.sum() < len(above)
 
 
-def test_forest_threshold_holds_one_grid_unit_and_ties() -> None:
+def test_forest_threshold_holds_one_grid_unit_and_ties():
     model = read_sklearn(fitted("forest", 2), threshold=0.3)
     pruned = grid_forest(model.forest, grid=36)
     X = table(2, "")[0]
@@ -231,7 +228,7 @@ def test_forest_threshold_holds_one_grid_unit_and_ties() -> None:
         assert set((exported.predict_proba(X)[:, 1] > 0.3).tolist()) == {expected}
 
 
-def test_regression_forest_with_threshold() -> None:
+def test_regression_forest_with_threshold():
     X, y = table(3, "")
     native = RandomForestRegressor(6, max_depth=4, random_state=0).fit(X, X[:, 0] * 40 + y)
     model = read_sklearn(native, threshold=11.3)
@@ -242,7 +239,7 @@ def test_regression_forest_with_threshold() -> None:
     assert np.array_equal(exported.predict(X) > 11.3, above)
 
 
-def test_refusals() -> None:
+def test_refusals():
     adaboost = read_sklearn(fitted("adaboost", 3))
     pruned = grid_forest(adaboost.forest)
     refitted = pruned.value_int.copy()
@@ -271,7 +268,7 @@ def test_refusals() -> None:
     n_classes=st.integers(2, 4),
     data=st.data(),
 )
-def test_random_exports(kind: str, seed: int, n_classes: int, data: st.DataObject) -> None:
+def test_random_exports(kind, seed, n_classes, data):
     random = np.random.default_rng(seed)
     X = np.round(random.normal(size=(60, 3)), 1)
     y = np.concatenate([np.arange(n_classes), random.integers(n_classes, size=60 - n_classes)])

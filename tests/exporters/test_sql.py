@@ -1,11 +1,8 @@
 """The SELECT of a model against its native classes, run by sqlite3 and DuckDB on thresholds, ulps and NULLs."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from fractions import Fraction
-from typing import Any
 
 import duckdb
 import lightgbm
@@ -18,7 +15,7 @@ import pine_boost
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters.sql import _number, last_left, to_sql, undecided_distance
 from pine_boost.model.exact import original_scale, to_units
-from pine_boost.model.forest import Forest, spread
+from pine_boost.model.forest import spread
 from pine_boost.model.reference import cast_value
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import predict_classes
@@ -35,7 +32,7 @@ ENGINES = {"sqlite": lambda: sqlite3.connect(":memory:"), "duckdb": lambda: duck
 SAYABLE = [name for name in MODELS if name != "lgb zero as missing"]
 
 
-def ask(engine: str, query: str, names: list[str], X: np.ndarray, table: str = "rows") -> list[tuple[Any, ...]]:
+def ask(engine, query, names, X, table="rows"):
     connection = ENGINES[engine]()
     quoted = [f'"{name}"' for name in names]
     connection.execute(f'CREATE TABLE "{table}" ({", ".join(f"{name} DOUBLE PRECISION" for name in quoted)})')
@@ -47,11 +44,11 @@ def ask(engine: str, query: str, names: list[str], X: np.ndarray, table: str = "
     return found
 
 
-def names_of(forest: Forest) -> list[str]:
+def names_of(forest):
     return [forest.name_of(feature) for feature in range(forest.n_features)]
 
 
-def rows_of(forest: Forest, X: np.ndarray, n_rows: int = 300) -> np.ndarray:
+def rows_of(forest, X, n_rows=300):
     """Rows of the model's table, and hard ones that the library accepts."""
     hard = hard_rows(forest, n_rows, seed=3)
     if not forest.accepts_missing:
@@ -67,7 +64,7 @@ def rows_of(forest: Forest, X: np.ndarray, n_rows: int = 300) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", SAYABLE)
-def test_classes_are_the_native_ones(name: str) -> None:
+def test_classes_are_the_native_ones(name):
     native, X = built(name)
     model = read_model(native)
     forest = model.forest
@@ -83,7 +80,7 @@ def test_classes_are_the_native_ones(name: str) -> None:
         assert np.mean(decided) > 0.97, engine
 
 
-def test_a_model_on_a_grid_has_a_class_everywhere() -> None:
+def test_a_model_on_a_grid_has_a_class_everywhere():
     native, X = built("xgb binary")
     result = pine_boost.prune_booster(native, X[:250], X[250:], alpha=0.2)
     forest = result.pruned.forest
@@ -95,7 +92,7 @@ def test_a_model_on_a_grid_has_a_class_everywhere() -> None:
         assert [row[-1] for row in ask(engine, query, names_of(forest), rows)] == expected
 
 
-def test_null_stands_exactly_where_rounding_could_decide() -> None:
+def test_null_stands_exactly_where_rounding_could_decide():
     X = np.arange(8.0)[:, None]
     booster = xgboost.train(
         {"objective": "binary:logistic", "max_depth": 3, "min_child_weight": 0, "nthread": 1, "base_score": 0.5},
@@ -116,7 +113,7 @@ def test_null_stands_exactly_where_rounding_could_decide() -> None:
         assert found == [None] * 4 + expected[4:]
 
 
-def test_the_distance_covers_the_rounding_of_leaves() -> None:
+def test_the_distance_covers_the_rounding_of_leaves():
     forest = read_model(built("lgb binary")[0]).forest
     scale, _ = original_scale(forest)
     leaves = np.where((forest.kind == SplitKind.LEAF)[:, None], forest.value, 0.0)
@@ -130,7 +127,7 @@ def test_the_distance_covers_the_rounding_of_leaves() -> None:
     assert 0 < error <= distance
 
 
-def test_last_left_is_the_last_double_that_goes_left() -> None:
+def test_last_left_is_the_last_double_that_goes_left():
     random = np.random.default_rng(0)
     largest = float(np.finfo(np.float32).max)
     exact = np.concatenate([random.normal(size=500), [0.0, -0.0, 1e-45, -1e-45, largest, np.inf, 1.0, 2.0**24]])
@@ -150,7 +147,7 @@ def test_last_left_is_the_last_double_that_goes_left() -> None:
         connection.close()
 
 
-def test_bands_names_and_keys(tmp_path: Any, capsys: Any) -> None:
+def test_bands_names_and_keys(tmp_path, capsys):
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 2))
     data = xgboost.DMatrix(X, X[:, 0] + X[:, 1] > 0, feature_names=["it's", 'say "x"'])
@@ -170,7 +167,7 @@ def test_bands_names_and_keys(tmp_path: Any, capsys: Any) -> None:
     assert run(capsys, "export", tmp_path / "model.json", "--to", "c", "-o", tmp_path / "m.c", "--table", "x")[0] == 1
 
 
-def test_what_sql_cannot_say_is_refused() -> None:
+def test_what_sql_cannot_say_is_refused():
     X = np.random.default_rng(0).normal(size=(100, 2))
     with pytest.raises(UnsupportedModelError, match="gives values"):
         to_sql(ensemble.RandomForestRegressor(3).fit(X, X[:, 0]))
@@ -184,7 +181,7 @@ def test_what_sql_cannot_say_is_refused() -> None:
         to_sql(built("xgb binary")[0], keep=[""])
 
 
-def test_named_categories_are_codes() -> None:
+def test_named_categories_are_codes():
     frame, codes, y = words_and_codes()
     for native in (
         xgboost.XGBClassifier(n_estimators=5, max_depth=3, enable_categorical=True, max_cat_to_onehot=1, n_jobs=1),
@@ -202,7 +199,7 @@ def test_named_categories_are_codes() -> None:
             assert [bool(row[-1]) for row in found] == expected.astype(bool).tolist()
 
 
-def test_numbers_stand_for_codes_as_the_library_reads_them() -> None:
+def test_numbers_stand_for_codes_as_the_library_reads_them():
     booster, X = categorical_booster(max_cat_to_onehot=1)
     data = lightgbm.Dataset(X, np.isin(X[:, 1], [1, 4, 5, 11]) ^ (X[:, 2] == 1), categorical_feature=[1, 2])
     options = {"objective": "binary", "num_leaves": 8, "min_data_per_group": 5, "num_threads": 1, "verbose": -1}

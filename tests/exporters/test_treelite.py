@@ -1,9 +1,5 @@
 """to_treelite against the native libraries: margins bit for bit, classes exactly, through gtil."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import lightgbm
 import numpy as np
 import pandas
@@ -24,7 +20,7 @@ from tests.support.sklearn_models import CASES, decide, fitted, probe_rows, tabl
 
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_scikit_learn(name: str, n_classes: int) -> None:
+def test_scikit_learn(name, n_classes):
     native = fitted(name, n_classes)
     model = read_model(native)
     codes, raw = probe_rows(model, name, n_classes)
@@ -55,7 +51,7 @@ def test_scikit_learn(name: str, n_classes: int) -> None:
 
 @pytest.mark.parametrize("name", ["forest", "adaboost", "gradient", "histogram", "tree"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_weights_of_an_export_survive(name: str, n_classes: int) -> None:
+def test_weights_of_an_export_survive(name, n_classes):
     model = read_model(fitted(name, n_classes))
     weights = np.random.default_rng(1).uniform(0.2, 3.0, model.forest.n_trees)
     weights[1::3] = 0.0
@@ -70,7 +66,7 @@ def test_weights_of_an_export_survive(name: str, n_classes: int) -> None:
     assert np.array_equal(found, expected)
 
 
-def test_exponential_loss_keeps_its_probability() -> None:
+def test_exponential_loss_keeps_its_probability():
     X, y = table(2, "")
     X = X.astype(np.float32).astype(np.float64)
     native = GradientBoostingClassifier(n_estimators=6, loss="exponential").fit(X, y)
@@ -79,7 +75,7 @@ def test_exponential_loss_keeps_its_probability() -> None:
     assert probability == pytest.approx(native.predict_proba(X)[:, 1], abs=1e-12)
 
 
-def test_whole_numbered_categories_are_fed_as_they_are() -> None:
+def test_whole_numbered_categories_are_fed_as_they_are():
     X, y = table(3, "")
     X[:, 4] = np.abs(np.round(X[:, 4] * 2)) * 3 + 1
     native = HistGradientBoostingClassifier(max_iter=6, categorical_features=[4], min_samples_leaf=5).fit(X, y)
@@ -108,7 +104,7 @@ XGBOOST = {
 
 
 @pytest.mark.parametrize("name", XGBOOST)
-def test_xgboost(name: str) -> None:
+def test_xgboost(name):
     X, y = table(3, "NaN")
     y = y if "num_class" in XGBOOST[name] else (y > 0).astype(int)
     parameters = {**XGBOOST[name], "max_depth": 4, "nthread": 1, "seed": 0}
@@ -126,7 +122,7 @@ def test_xgboost(name: str) -> None:
         assert np.array_equal(np.argmax(native, axis=1), booster.predict(xgboost.DMatrix(rows)))
 
 
-def test_xgboost_wrapper_uses_its_best_iteration() -> None:
+def test_xgboost_wrapper_uses_its_best_iteration():
     X, y = table(3, "")
     native = xgboost.XGBClassifier(n_estimators=40, learning_rate=0.9, early_stopping_rounds=3, n_jobs=1).fit(
         X[:180], y[:180], eval_set=[(X[180:], y[180:])], verbose=False
@@ -139,7 +135,7 @@ def test_xgboost_wrapper_uses_its_best_iteration() -> None:
     assert np.array_equal(found, booster.predict(xgboost.DMatrix(X), output_margin=True))
 
 
-def test_xgboost_categories_and_missing_value() -> None:
+def test_xgboost_categories_and_missing_value():
     random = np.random.default_rng(0)
     codes = np.column_stack([random.normal(size=400), random.integers(0, 9, 400)])
     y = (codes[:, 1] % 3 == 0) ^ (codes[:, 0] > 0)
@@ -193,7 +189,7 @@ LIGHTGBM = {
 
 @pytest.mark.parametrize("name", LIGHTGBM)
 @pytest.mark.parametrize("with_nan", [False, True])
-def test_lightgbm(name: str, with_nan: bool) -> None:
+def test_lightgbm(name, with_nan):
     X, y = table(3, "NaN" if with_nan else "")
     X[np.abs(X) < 0.3] = 0.0  # gives thresholds at the edges of the zero bin
     X[:, 5] = np.abs(np.round(np.nan_to_num(X[:, 5]) * 3))
@@ -223,7 +219,7 @@ def test_lightgbm(name: str, with_nan: bool) -> None:
     assert probability == pytest.approx(expected, abs=1e-6)
 
 
-def test_lightgbm_zero_as_missing_is_refused_or_right() -> None:
+def test_lightgbm_zero_as_missing_is_refused_or_right():
     X, y = table(2, "")
     X[np.abs(X) < 0.5] = 0.0
     parameters = {"objective": "binary", "num_threads": 1, "verbose": -1, "min_data_in_leaf": 5}
@@ -243,7 +239,7 @@ def test_lightgbm_zero_as_missing_is_refused_or_right() -> None:
     assert all("retrain with zero_as_missing=false" in message for message in messages)
 
 
-def test_lightgbm_wrapper_with_a_table() -> None:
+def test_lightgbm_wrapper_with_a_table():
     random = np.random.default_rng(0)
     codes = np.column_stack([random.normal(size=400), random.integers(0, 6, 400)])
     words = np.array(list("abcdef"))
@@ -256,7 +252,7 @@ def test_lightgbm_wrapper_with_a_table() -> None:
     assert np.array_equal(found, native.predict(frame, raw_score=True))
 
 
-def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
+def test_compiled_by_tl2cgen(tmp_path):
     import tl2cgen
 
     X, y = table(3, "NaN")
@@ -285,7 +281,7 @@ def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
             assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_result_with_category_names_is_converted_for_codes() -> None:
+def test_a_result_with_category_names_is_converted_for_codes():
     frame, codes, y = words_and_codes()
     native = xgboost.XGBClassifier(n_estimators=4, max_depth=2, enable_categorical=True, n_jobs=1).fit(frame, y)
     result = prune_booster(native, frame[:200], frame[200:], alpha=0.2, time_limit=20)

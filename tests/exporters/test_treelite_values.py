@@ -1,7 +1,5 @@
 """Regressors and rankers through Treelite: margins bit for bit, values as natively predicted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xgboost
@@ -33,7 +31,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_values(name: str) -> None:
+def test_values(name):
     native = MODELS[name]()
     model = read_model(native, decision="value")
     X = np.nan_to_num(np.vstack([table()[0], edge_rows(model.forest, table()[0], limit=50)]))

@@ -46,13 +46,13 @@ class Library:
 
 
 @cache
-def _booster(name: str) -> Any:
+def _booster(name):
     if name.startswith("categories"):
         return xgboost_models.categorical_booster(int(name.split()[1]))[0]
     return xgboost_models.train(**BOOSTERS[name])
 
 
-def _booster_rows(forest: Forest, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _booster_rows(forest, name):
     rows = make_rows(500, seed=9)
     if name.startswith("categories"):
         rows = xgboost_models.categorical_booster(int(name.split()[1]))[1]
@@ -60,19 +60,19 @@ def _booster_rows(forest: Forest, name: str) -> tuple[np.ndarray, np.ndarray]:
     return rows, rows
 
 
-def _check_booster(exported: Any, model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray) -> None:
+def _check_booster(exported, model, pruned, codes, raw):
     """In batch, in place and row by row."""
     xgboost_models.check_margins(pruned, exported, codes, step=61)
 
 
-def _check_lightgbm(exported: Any, model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray) -> None:
+def _check_lightgbm(exported, model, pruned, codes, raw):
     expected = integer_margins(pruned, codes) / 2.0**pruned.grid
     np.testing.assert_array_equal(lightgbm_models.raw(exported, raw), expected)
     for i in range(0, len(raw), 71):
         np.testing.assert_array_equal(lightgbm_models.raw(exported, raw[i : i + 1]), expected[i : i + 1])
 
 
-def _weights(forest: Forest, seed: int) -> np.ndarray:
+def _weights(forest, seed):
     random = np.random.default_rng(seed)
     weights = random.choice([0.0, 1.0, 0.6], forest.n_trees)
     weights[random.integers(len(weights))] = 1.25
@@ -106,7 +106,7 @@ MODELS = [
 NAMES = [" ".join(map(str, case)) for case in MODELS]
 
 
-def check(case: tuple[Any, ...], model: Model, pruned: PrunedForest, chosen: np.ndarray | slice = slice(None)) -> Any:
+def check(case, model, pruned, chosen=slice(None)):
     """Margins bit for bit; the nodes read back are those that remain."""
     library = LIBRARIES[case[0]]
     exported = export(model, pruned)
@@ -117,20 +117,20 @@ def check(case: tuple[Any, ...], model: Model, pruned: PrunedForest, chosen: np.
     return exported
 
 
-def check_nodes(pruned: PrunedForest, written: Forest) -> None:
+def check_nodes(pruned, written):
     assert assert_same_trees(pruned, written) == n_remaining(pruned)
     assert written.n_nodes == n_remaining(pruned) + written.n_trees - len(pruned.kept)
 
 
 @pytest.mark.parametrize("weights", ["all", "some"])
 @pytest.mark.parametrize("case", MODELS, ids=NAMES)
-def test_nodes_are_gone_and_margins_exact(case: tuple[Any, ...], weights: str) -> None:
+def test_nodes_are_gone_and_margins_exact(case, weights):
     library = LIBRARIES[case[0]]
     native = library.native(*case[1:])
     before = library.contents(native)
     model = read_model(native)
     kept = library.weights(model.forest, len(case[1])) if weights == "some" else None
-    shares: tuple[float | None, ...] = (None, 0.2, 0.6)
+    shares = (None, 0.2, 0.6)
     if case[0] == "sklearn":  # whole trees: tests/exporters/test_sklearn.py
         shares = (0.2,) if weights == "all" else (0.6,)
     for share in shares:
@@ -161,7 +161,7 @@ def test_nodes_are_gone_and_margins_exact(case: tuple[Any, ...], weights: str) -
         ]
     ),
 )
-def test_any_cut_of_any_model(seed: int, share: float, case: tuple[Any, ...]) -> None:
+def test_any_cut_of_any_model(seed, share, case):
     model = read_model(LIBRARIES[case[0]].native(*case[1:]))
     pruned = cut_forest(model.forest, LIBRARIES[case[0]].weights(model.forest, seed), share=share, seed=seed)
     check(case, model, pruned, np.random.default_rng(seed).choice(200, 80, replace=False))
@@ -180,7 +180,7 @@ def test_any_cut_of_any_model(seed: int, share: float, case: tuple[Any, ...]) ->
     ],
     ids=lambda case: " ".join(map(str, case)),
 )
-def test_a_tree_cut_at_its_root_is_a_constant(case: tuple[Any, ...]) -> None:
+def test_a_tree_cut_at_its_root_is_a_constant(case):
     model = read_model(LIBRARIES[case[0]].native(*case[1:]))
     exported = check(case, model, cut_forest(model.forest, share=1.0), slice(50))
     written = read_model(exported).forest
@@ -194,7 +194,7 @@ def test_a_tree_cut_at_its_root_is_a_constant(case: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("kind", ["XGBClassifier", "XGBRFClassifier", "LGBMClassifier"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_wrappers(kind: str, n_classes: int) -> None:
+def test_wrappers(kind, n_classes):
     if kind == "LGBMClassifier":
         X, y2, y3 = lightgbm_models.table()
         labels = np.array(["a", "b", "c"])[y2 if n_classes == 2 else y3]
@@ -242,7 +242,7 @@ VALUES = {
 
 @pytest.mark.parametrize("weights", ["all", "some"])
 @pytest.mark.parametrize("name", VALUES)
-def test_values_are_exact(name: str, weights: str) -> None:
+def test_values_are_exact(name, weights):
     X, y = value_models.table()
     native = VALUES[name]()
     if hasattr(native, "fit"):
@@ -275,7 +275,7 @@ CONVERTIBLE = [name for name in native_models.MODELS if name != "lgb zero as mis
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
 @pytest.mark.parametrize("name", CONVERTIBLE)
-def test_treelite_margins_are_exact(name: str, share: float) -> None:
+def test_treelite_margins_are_exact(name, share):
     from tests.support.gtil import gtil_margins
 
     native, X = native_models.built(name)
@@ -302,7 +302,7 @@ def test_treelite_margins_are_exact(name: str, share: float) -> None:
 
 @pytest.mark.parametrize("max_cat_to_onehot", [1, 100])
 @pytest.mark.parametrize("seed", range(4))
-def test_xgboost_categories_of_cut_nodes_go_with_them(max_cat_to_onehot: int, seed: int) -> None:
+def test_xgboost_categories_of_cut_nodes_go_with_them(max_cat_to_onehot, seed):
     case = ("xgboost", f"categories {max_cat_to_onehot}")
     model = read_model(_booster(case[1]))
     exported = check(case, model, cut_forest(model.forest, xgboost_models.some_weights(model.forest), seed=seed))
@@ -313,12 +313,12 @@ def test_xgboost_categories_of_cut_nodes_go_with_them(max_cat_to_onehot: int, se
         assert len(tree["categories"]) == sum(tree["categories_sizes"])
 
 
-def tree_sections(contents: Any) -> list[dict[str, Any]]:
+def tree_sections(contents):
     return json.loads(contents)["learner"]["gradient_booster"]["model"]["trees"]
 
 
 @pytest.mark.parametrize("file_format", ["json", "ubj"])
-def test_xgboost_files_follow_the_numbering_rules(file_format: str) -> None:
+def test_xgboost_files_follow_the_numbering_rules(file_format):
     contents = bytes(xgboost_models.train(objective="binary:logistic", max_depth=5).save_raw(file_format))
     model = read_model(contents)
     pruned = cut_forest(model.forest, share=0.3)
@@ -340,7 +340,7 @@ def test_xgboost_files_follow_the_numbering_rules(file_format: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["logistic", "softprob", "dart"])
-def test_xgboost_shap_importances_and_dumps_work(name: str) -> None:
+def test_xgboost_shap_importances_and_dumps_work(name):
     model = read_model(_booster(name))
     pruned = cut_forest(model.forest, share=0.3, seed=1)
     exported = export(model, pruned)
@@ -367,7 +367,7 @@ def test_xgboost_shap_importances_and_dumps_work(name: str) -> None:
     assert len(exported.trees_to_dataframe()) == read_model(exported).forest.n_nodes
 
 
-def test_values_that_contradict_the_leaves_are_refused() -> None:
+def test_values_that_contradict_the_leaves_are_refused():
     model = read_model(_booster("logistic"))
     pruned = cut_forest(model.forest, share=0.4)
     new_leaf = pruned.is_leaf & (model.forest.kind != SplitKind.LEAF)
@@ -381,7 +381,7 @@ def test_values_that_contradict_the_leaves_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["binary", "multiclass", "rf", "one_hot"])
-def test_text_is_the_text_that_lightgbm_writes(name: str) -> None:
+def test_text_is_the_text_that_lightgbm_writes(name):
     contents = lightgbm_models.trained(name).model_to_string().encode()
     model = read_model(contents)
     exported = export(model, cut_forest(model.forest, share=0.3))
@@ -391,7 +391,7 @@ def test_text_is_the_text_that_lightgbm_writes(name: str) -> None:
     assert loaded.model_to_string().encode().split(b"end of trees")[0] == exported.split(b"end of trees")[0]
 
 
-def test_lightgbm_counts_and_weights_of_cut_nodes_are_added_up() -> None:
+def test_lightgbm_counts_and_weights_of_cut_nodes_are_added_up():
     model = read_model(lightgbm_models.trained("binary"))
     document = read_model(export(model, cut_forest(model.forest, share=0.3, seed=2))).document
     old, new = model.document.trees, document.trees
@@ -409,7 +409,7 @@ def test_lightgbm_counts_and_weights_of_cut_nodes_are_added_up() -> None:
 
 
 @pytest.mark.parametrize("name", ["binary", "multiclass", "rf", "dart"])
-def test_lightgbm_shap_importances_and_dumps_work(name: str) -> None:
+def test_lightgbm_shap_importances_and_dumps_work(name):
     model = read_model(lightgbm_models.trained(name))
     pruned = cut_forest(model.forest, share=0.3, seed=1)
     exported = export(model, pruned)
@@ -428,7 +428,7 @@ def test_lightgbm_shap_importances_and_dumps_work(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["forest", "tree", "gradient", "adaboost", "extra trees"])
-def test_sklearn_importances_texts_and_paths_work(name: str) -> None:
+def test_sklearn_importances_texts_and_paths_work(name):
     native = sklearn_models.fitted(name, 3)
     model = read_model(native)
     pruned = cut_forest(model.forest, share=0.3, seed=4)
@@ -461,7 +461,7 @@ def test_sklearn_importances_texts_and_paths_work(name: str) -> None:
     assert clone(exported).fit(*sklearn_models.table(3, name)).predict(sklearn_models.table(3, name)[0]).shape == (260,)
 
 
-def test_histograms_keep_counts_and_sets() -> None:
+def test_histograms_keep_counts_and_sets():
     X, y = sklearn_models.table(2, "")
     X[:, 1] = np.random.default_rng(0).integers(0, 9, len(X))
     native = ensemble.HistGradientBoostingClassifier(max_iter=6, categorical_features=[1], min_samples_leaf=4).fit(
@@ -500,7 +500,7 @@ def test_histograms_keep_counts_and_sets() -> None:
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_regressors_with_a_threshold(estimator: Any) -> None:
+def test_regressors_with_a_threshold(estimator):
     X, y = sklearn_models.table(4, "")
     native = clone(estimator).fit(X, y + 0.125)
     model = read_model(native, threshold=1.5)
@@ -520,7 +520,7 @@ def test_regressors_with_a_threshold(estimator: Any) -> None:
     assert read_model(exported, threshold=1.5).forest.n_nodes == n_remaining(pruned)
 
 
-def test_a_classifier_with_a_threshold() -> None:
+def test_a_classifier_with_a_threshold():
     native = sklearn_models.fitted("forest", 2)
     model = read_model(native, threshold=0.3)
     pruned = cut(grid_forest(model.forest, grid=24), share=0.3)
@@ -531,7 +531,7 @@ def test_a_classifier_with_a_threshold() -> None:
     assert read_model(exported, threshold=0.3).forest.n_nodes == n_remaining(pruned)
 
 
-def test_a_new_leaf_that_is_no_vote_is_refused() -> None:
+def test_a_new_leaf_that_is_no_vote_is_refused():
     model = read_model(sklearn_models.fitted("adaboost", 3))
     pruned = cut_forest(model.forest, share=1.0)
     for value in ([5, 5, 0], [-3, 0, 0], [0, 0, 0]):
@@ -541,7 +541,7 @@ def test_a_new_leaf_that_is_no_vote_is_refused() -> None:
             export(model, replace(pruned, value_int=wrong))
 
 
-def test_a_smaller_model_is_a_smaller_file() -> None:
+def test_a_smaller_model_is_a_smaller_file():
     """Trees of gradient boosting share one generator; a copy for each made the file grow."""
     model, result = pruned_model("gradient", alpha=0.1, indifference=0.0)
     members = result.model.estimators_.ravel()

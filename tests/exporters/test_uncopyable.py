@@ -1,7 +1,5 @@
 """Models that carry what cannot be copied: the search's result is written all the same."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from functools import cache

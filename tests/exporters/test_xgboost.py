@@ -1,7 +1,5 @@
 """XGBoost exporter: same kind out, margins equal to integers / 2**grid bit for bit; whole wrappers, files, labels."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every bad call of the table gives its own error, in words that say what to do."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

@@ -1,7 +1,5 @@
 """Output under bad conditions: killed at any moment, no space, no permission."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -31,7 +29,7 @@ def results():
     return [prune_booster(model, X[:200], X[200:], alpha=alpha) for alpha in (0.1, 0.5)]
 
 
-def _contents(folder: Path) -> dict[str, str]:
+def _contents(folder):
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.iterdir()
@@ -51,7 +49,7 @@ for number in range(10**9):
 """
 
 
-def _kill_while_writing(tmp_path: Path, results, n_kills: int, seed: int) -> set[str]:
+def _kill_while_writing(tmp_path, results, n_kills, seed):
     """Kill a process that writes two outputs in turn; what is left must be one of them."""
     sources = [result.save(tmp_path / f"source{k}") for k, result in enumerate(results)]
     complete = [_contents(source) for source in sources]
@@ -75,7 +73,7 @@ def _kill_while_writing(tmp_path: Path, results, n_kills: int, seed: int) -> set
     return seen
 
 
-def _require_readable(folder: Path) -> None:
+def _require_readable(folder):
     certificate = Certificate.load(folder / "certificate.json")
     assert Region.load(folder / "region.json").fingerprint() == certificate.region_fingerprint
     pruned = read_model(folder / "model.txt").forest

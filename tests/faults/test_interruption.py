@@ -1,7 +1,5 @@
 """Ctrl-C and the end of time, at every step: what comes back is certified or the original."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Little memory: an error or a certified model, never a crash."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap
@@ -42,7 +40,7 @@ _PROGRAM = textwrap.dedent(
 )
 
 
-def _run(*arguments: int) -> str:
+def _run(*arguments):
     command = [sys.executable, "-c", _PROGRAM, *map(str, arguments)]
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)

@@ -1,12 +1,8 @@
 """Nothing of a user is replaced or removed unasked: neither the model that is read nor a file of theirs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -53,7 +49,7 @@ def place(table, tmp_path):
     return tmp_path
 
 
-def _prune(place: Path, *arguments: str) -> int:
+def _prune(place, *arguments):
     return main(
         words(
             f"prune {place}/model.json --fit {place}/fit.npy --cal {place}/cal.npy --alpha 0.5 "
@@ -169,7 +165,7 @@ def test_a_result_that_cannot_be_written_after_all_is_kept_elsewhere(place, caps
 
 
 def test_a_sweep_replaces_an_earlier_sweep_and_nothing_else(place, capsys):
-    def sweep(*arguments: str) -> int:
+    def sweep(*arguments):
         return main(
             words(
                 f"sweep {place}/model.json --fit {place}/fit.npy --cal {place}/cal.npy --objective l1 "
@@ -234,8 +230,8 @@ def test_who_interrupts_the_report_is_told_that_the_result_is_there(place, capsy
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: Any) -> Path:
-    folder: Path = tmp_path_factory.mktemp("made")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
     X = np.random.default_rng(0).normal(size=(900, 3))
     y = (X[:, 0] + X[:, 1] ** 2 > 0.7).astype(int)
     model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:300], y[:300])
@@ -248,15 +244,15 @@ def made(tmp_path_factory: Any) -> Path:
     return folder
 
 
-def run(*arguments: Any) -> int:
+def run(*arguments):
     return main([str(argument) for argument in arguments])
 
 
-def _contents(folder: Path) -> dict[str, bytes]:
+def _contents(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-def _commands(folder: Path, target: Path) -> dict[str, list[Any]]:
+def _commands(folder, target):
     model, fit, cal, val = (folder / n for n in ("model.json", "fit.npy", "cal.npy", "val.npy"))
     return {
         "score": ["score", folder / "scorer", val, "-o", target],
@@ -280,7 +276,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("command", "name"), READ)
-def test_what_is_read_is_never_replaced(made: Path, command: str, name: str, capsys: Any) -> None:
+def test_what_is_read_is_never_replaced(made, command, name, capsys):
     before = _contents(made)
     for force in ([], ["--force"]):
         assert run(*_commands(made, made / name)[command], *force) == 1
@@ -289,9 +285,7 @@ def test_what_is_read_is_never_replaced(made: Path, command: str, name: str, cap
 
 
 @pytest.mark.parametrize("command", ["score", "monitor", "survey", "simplify", "export"])
-def test_a_file_of_somebody_else_is_replaced_only_by_force(
-    made: Path, command: str, tmp_path: Path, capsys: Any
-) -> None:
+def test_a_file_of_somebody_else_is_replaced_only_by_force(made, command, tmp_path, capsys):
     target = tmp_path / "theirs.json"
     target.write_text("the only copy")
     assert run(*_commands(made, target)[command]) == 1
@@ -301,14 +295,14 @@ def test_a_file_of_somebody_else_is_replaced_only_by_force(
 
 
 @pytest.mark.parametrize("command", ["score", "monitor"])
-def test_an_earlier_output_is_replaced(made: Path, command: str, tmp_path: Path) -> None:
+def test_an_earlier_output_is_replaced(made, command, tmp_path):
     target = tmp_path / "today"
     for _ in range(2):
         assert run(*_commands(made, target)[command]) in (0, 3)
     assert target.stat().st_size > 0
 
 
-def test_a_file_that_is_no_state_is_neither_counted_into_nor_locked(made: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_state_is_neither_counted_into_nor_locked(made, tmp_path):
     from pine_boost import Region
 
     target = tmp_path / "model.json"
@@ -319,7 +313,7 @@ def test_a_file_that_is_no_state_is_neither_counted_into_nor_locked(made: Path, 
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
 
 
-def test_guard_lists_what_it_wrote_and_nothing_else(made: Path, tmp_path: Path, capsys: Any) -> None:
+def test_guard_lists_what_it_wrote_and_nothing_else(made, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path]
     assert run(*call) == 0
@@ -331,7 +325,7 @@ def test_guard_lists_what_it_wrote_and_nothing_else(made: Path, tmp_path: Path, 
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def _forge(folder: Path, **changes: Any) -> None:
+def _forge(folder, **changes):
     manifest = json.loads((folder / "scorer.json").read_text())
     del manifest["digest"]
     manifest.update(changes)
@@ -354,7 +348,7 @@ def _forge(folder: Path, **changes: Any) -> None:
         {"more": 1},
     ],
 )
-def test_a_forged_manifest_is_refused_in_one_sentence(made: Path, changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_forged_manifest_is_refused_in_one_sentence(made, changes, tmp_path):
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path / "s"]
     assert run(*call) == 0
     _forge(tmp_path / "s", **changes)
@@ -362,7 +356,7 @@ def test_a_forged_manifest_is_refused_in_one_sentence(made: Path, changes: dict[
         load_scorer(tmp_path / "s")
 
 
-def test_a_manifest_with_a_key_twice_is_refused(made: Path, tmp_path: Path) -> None:
+def test_a_manifest_with_a_key_twice_is_refused(made, tmp_path):
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path / "s"]
     assert run(*call) == 0
     path = tmp_path / "s" / "scorer.json"
@@ -371,7 +365,7 @@ def test_a_manifest_with_a_key_twice_is_refused(made: Path, tmp_path: Path) -> N
         load_scorer(tmp_path / "s")
 
 
-def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(made: Path, tmp_path: Path) -> None:
+def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(made, tmp_path):
     line = f"a,{made / 'model.json'},{made / 'fit.npy'},{made / 'cal.npy'}\n"
     jobs = tmp_path / "summary.csv"
     jobs.write_text("name,model,fit,cal\n" + line)
@@ -389,7 +383,7 @@ def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(made: Path, 
     assert len((out / "summary.csv").read_text().splitlines()) == 2
 
 
-def test_a_fleet_sweeps_up_nothing_but_its_own(tmp_path: Path) -> None:
+def test_a_fleet_sweeps_up_nothing_but_its_own(tmp_path):
     theirs, ours = tmp_path / ".sales.archived", tmp_path / f".sales.abcd1234{UNFINISHED}"
     for folder in (theirs, ours):
         folder.mkdir()
@@ -399,7 +393,7 @@ def test_a_fleet_sweeps_up_nothing_but_its_own(tmp_path: Path) -> None:
     assert not ours.exists()
 
 
-def test_a_forged_record_of_a_fleet_owns_nothing_outside_its_folder(tmp_path: Path) -> None:
+def test_a_forged_record_of_a_fleet_owns_nothing_outside_its_folder(tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("x")
     target = tmp_path / "job"
@@ -412,7 +406,7 @@ def test_a_forged_record_of_a_fleet_owns_nothing_outside_its_folder(tmp_path: Pa
     assert owned_in(target, RECORD) == frozenset()
 
 
-def test_a_folder_that_lacks_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_lacks_is_named(tmp_path):
     target = tmp_path / "nodir" / "x.txt"
     message = r"there is no folder '.*nodir'; make it"
     with pytest.raises(OutputError, match=message), clear_errors(target):

@@ -1,11 +1,8 @@
 """The same fleet on a real Dask cluster of two processes, one of which is killed in the middle."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal
-from pathlib import Path
 
 import distributed
 import numpy as np
@@ -19,7 +16,7 @@ N_JOBS = 6
 
 
 @pytest.fixture
-def jobs(tmp_path) -> list[Job]:
+def jobs(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 5))
     y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
@@ -34,11 +31,11 @@ def jobs(tmp_path) -> list[Job]:
     return made
 
 
-def folders(out: Path) -> dict[str, int]:
+def folders(out):
     return {path.name: path.stat().st_ino for path in out.iterdir() if path.is_dir()}
 
 
-def warm_up() -> None:
+def warm_up():
     """Import what the jobs need."""
     import sklearn.ensemble
 
@@ -53,9 +50,9 @@ def warm_up() -> None:
 def test_a_worker_is_killed_and_nothing_is_lost_or_done_twice(jobs, tmp_path):
     out = tmp_path / "out"
     options = {"alpha": 0.3, "time_limit": 60}
-    killed: list[int] = []
-    seen: set[str] = set()
-    kept: dict[str, int] = {}
+    killed = []
+    seen = set()
+    kept = {}
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", host="127.0.0.1"

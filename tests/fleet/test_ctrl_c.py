@@ -1,13 +1,9 @@
 """Ctrl-C ends a fleet, whichever process and whichever moment of a job it meets."""
 
-from __future__ import annotations
-
 import csv
 import os
 import pickle
 import signal
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +18,7 @@ PRUNE = Policy("prune", OPTIONS, trust_pickle=True)
 
 
 @pytest.fixture(autouse=True)
-def _python_hears_ctrl_c() -> Any:
+def _python_hears_ctrl_c():
     """A shell that starts the suite in the background leaves SIGINT ignored; tests need it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -30,9 +26,9 @@ def _python_hears_ctrl_c() -> Any:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: Any) -> Path:
+def place(tmp_path_factory):
     """A folder with four jobs of one small model."""
-    folder: Path = tmp_path_factory.mktemp("ctrl_c")
+    folder = tmp_path_factory.mktemp("ctrl_c")
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] + X[:, 1] > 0)
@@ -44,19 +40,19 @@ def place(tmp_path_factory: Any) -> Path:
     return folder
 
 
-def pressing(of: str, process: Any = os.getpid) -> Any:
+def pressing(of, process=os.getpid):
     """A function that presses Ctrl-C and goes on as the one at a dotted name does."""
     module, name = of.rsplit(".", 1)
     real = getattr(__import__(module, fromlist=[name]), name)
 
-    def press(*arguments: Any, **options: Any) -> Any:
+    def press(*arguments, **options):
         os.kill(process(), signal.SIGINT)
         return real(*arguments, **options)
 
     return press
 
 
-def statuses(out: Path) -> dict[str, str]:
+def statuses(out):
     with (out / "summary.csv").open() as file:
         return {line["name"]: line["status"] for line in csv.DictReader(file)}
 
@@ -66,7 +62,7 @@ MOMENTS = ("pine_boost.search.algorithm.weigh", "pine_boost.prune.build_prune_re
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_job_that_was_interrupted_is_not_done(place: Path, tmp_path: Path, monkeypatch: Any, moment: str) -> None:
+def test_a_job_that_was_interrupted_is_not_done(place, tmp_path, monkeypatch, moment):
     job = read_jobs(place)[0]
     with monkeypatch.context() as patch:
         patch.setattr(moment, pressing(moment))
@@ -77,16 +73,14 @@ def test_a_job_that_was_interrupted_is_not_done(place: Path, tmp_path: Path, mon
     assert run_job(job, str(tmp_path), PRUNE).status == "CERTIFIED"
 
 
-def test_a_compression_that_was_interrupted_is_not_done(
-    place: Path, tmp_path: Path, monkeypatch: Any, few_synthetic_rows: Any
-) -> None:
+def test_a_compression_that_was_interrupted_is_not_done(place, tmp_path, monkeypatch, few_synthetic_rows):
     X = np.random.default_rng(1).normal(size=(400, 3))
     np.save(tmp_path / "val.npy", X)
     (job, *_) = read_jobs(place)
     job = type(job)("de", job.model, job.fit, val=str(tmp_path / "val.npy"))
     policy = Policy("compress", {"fidelity": 0.95}, trust_pickle=True)
 
-    def interrupted(*_: Any) -> Any:  # by a program with a handler of its own
+    def interrupted(*_):  # by a program with a handler of its own
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pine_boost.compression.path.build_equations", interrupted)
@@ -94,14 +88,12 @@ def test_a_compression_that_was_interrupted_is_not_done(
     assert not (tmp_path / "de").exists()
 
 
-def test_no_further_job_begins_and_the_same_command_does_the_rest(
-    place: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
+def test_no_further_job_begins_and_the_same_command_does_the_rest(place, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     arguments = ["fleet", str(place), "-o", str(out), "--alpha", "0.3", "--trust-pickle", "--workers", "1"]
-    began: list[str] = []
+    began = []
 
-    def second_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
+    def second_is_pressed(job, folder, policy):
         began.append(job.name)
         with monkeypatch.context() as patch:
             if len(began) == 2:
@@ -120,7 +112,7 @@ def test_no_further_job_begins_and_the_same_command_does_the_rest(
     assert "4 jobs: 4 CERTIFIED (1 done before)" in capsys.readouterr().out
 
 
-def child_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
+def child_is_pressed(job, folder, policy):
     """In a worker: Ctrl-C reaches this process only."""
     import pine_boost.search.algorithm as algorithm
 
@@ -129,7 +121,7 @@ def child_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
     return run_job(job, folder, policy)
 
 
-def parent_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
+def parent_is_pressed(job, folder, policy):
     """In a worker: Ctrl-C reaches the process that waits for it."""
     if job.name == "fr":
         os.kill(os.getppid(), signal.SIGINT)
@@ -138,7 +130,7 @@ def parent_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
 
 
 @pytest.mark.parametrize("run", [child_is_pressed, parent_is_pressed])
-def test_a_pool_of_workers_ends_too(place: Path, tmp_path: Path, monkeypatch: Any, run: Any) -> None:
+def test_a_pool_of_workers_ends_too(place, tmp_path, monkeypatch, run):
     with monkeypatch.context() as patch:
         patch.setattr("pine_boost.fleet.run.run_job", run)
         with pytest.raises(KeyboardInterrupt, match=r"4 jobs: .*NOT_RUN"):

@@ -1,7 +1,5 @@
 """A fleet does every job once, survives what fails, and goes on where it stopped."""
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json
@@ -9,7 +7,6 @@ import os
 import pickle
 import shutil
 from dataclasses import fields, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +28,7 @@ PRUNE = Policy("prune", OPTIONS, trust_pickle=True)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def place(tmp_path_factory):
     """A folder with three models, their tables, and jobs.csv."""
     folder = tmp_path_factory.mktemp("fleet")
     X, y = datasets.load_breast_cancer(return_X_y=True)
@@ -50,12 +47,12 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-def subcommands() -> dict[str, argparse.ArgumentParser]:
+def subcommands():
     actions = build_parser()._actions
     return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
 
-def inodes(folder: Path) -> dict[str, int]:
+def inodes(folder):
     return {path.name: path.stat().st_ino for path in folder.iterdir() if path.is_dir()}
 
 

@@ -1,7 +1,5 @@
 """What does not belong to a fleet is never replaced or removed, and is found before the work."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle
@@ -20,8 +18,8 @@ POLICY = Policy("prune", {"alpha": 0.3}, trust_pickle=True)
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory) -> Job:
-    folder: Path = tmp_path_factory.mktemp("job")
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("job")
     X = np.random.default_rng(0).normal(size=(600, 3))
     model = ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)
     (folder / "m.pkl").write_bytes(pickle.dumps(model.fit(X[:300], X[:300, 0] > 0)))

@@ -1,7 +1,5 @@
 """Every fuzz target for a few examples with a fixed seed; by hand they run by the clock."""
 
-from __future__ import annotations
-
 import pytest
 
 from pine_boost.parsers import read_model

@@ -1,7 +1,5 @@
 """Results in a real local MLflow store: the native flavour comes back, the proof lies beside it."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Leaves of the kernel and of its numpy twin against the slow reference, on rows where converters fail."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

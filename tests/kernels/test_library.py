@@ -1,7 +1,5 @@
 """Where the kernel comes from: compiled, cached, sanitised, or numpy where there is no compiler."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -40,7 +38,7 @@ def run(tmp_path_factory):
     pine_boost.accelerate_booster(model).save(folder)
     np.savez(f"{folder}.npz", X=X, classes=model.predict(X), probabilities=model.predict_proba(X))
 
-    def kernel_used(**environment: str) -> str:
+    def kernel_used(**environment):
         env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
         command = [sys.executable, "-c", SCORE, folder]
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)

@@ -1,7 +1,5 @@
 """The C kernel and its numpy twin agree bit for bit on random forests, plans and rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +21,7 @@ from tests.support.plain_sums import plain_sum
 pytestmark = pytest.mark.skipif(name() != "C", reason="no C compiler: there is only the twin")
 
 
-def random_plan(rng: np.random.Generator, forest, flat) -> ExitPlan:
+def random_plan(rng, forest, flat):
     """Any order, stages and exits, with several value sets: the kernel does not judge them."""
     n_trees, n = forest.n_trees, forest.n_outputs
     stage = np.unique(np.append(rng.integers(1, n_trees + 1, rng.integers(0, 5)), n_trees)).astype(np.int32)

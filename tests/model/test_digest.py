@@ -1,7 +1,5 @@
 """Facts of a model: a digest of its values alone, and its work, 2 per tree plus the splits that a row passes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,11 +12,11 @@ from pine_boost.model.states import build_space
 from pine_boost.model.synthetic_rows import synthetic_rows, work_of
 from pine_boost.parsers import read_model
 from pine_boost.simplification import simplify
-from tests.support.forests import LIGHTGBM, XGBOOST, Manner, random_forest
+from tests.support.forests import LIGHTGBM, XGBOOST, random_forest
 
 
 @pytest.mark.parametrize("manner", [XGBOOST, LIGHTGBM])
-def test_the_sign_of_zero_is_no_value(manner: Manner) -> None:
+def test_the_sign_of_zero_is_no_value(manner):
     forest = random_forest(np.random.default_rng(0), manner=manner)
     for name in ("intercept", "threshold", "value"):
         array = getattr(forest, name).copy()
@@ -29,14 +27,14 @@ def test_the_sign_of_zero_is_no_value(manner: Manner) -> None:
         assert forest_digest(replace(forest, **{name: array + np.float32(1e-30)})) != forest_digest(zero)
 
 
-def test_the_edges_of_a_state_space_have_one_zero() -> None:
+def test_the_edges_of_a_state_space_have_one_zero():
     forest = random_forest(np.random.default_rng(0), manner=XGBOOST)
     extra = [np.array([-0.0, 1.0])] * forest.n_features
     for axis in build_space(replace(forest, threshold=np.full_like(forest.threshold, -0.0)), extra).axes:
         assert not np.signbit(axis.edges[axis.edges == 0]).any()
 
 
-def test_splits_are_those_of_the_native_paths() -> None:
+def test_splits_are_those_of_the_native_paths():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     model = ensemble.RandomForestClassifier(6, max_depth=5, random_state=0).fit(X, X[:, 0] * X[:, 1] > 0)
@@ -52,7 +50,7 @@ def test_splits_are_those_of_the_native_paths() -> None:
     assert work_of(forest, rows, order, met) == pytest.approx(np.mean(visited))
 
 
-def test_a_simplified_model_says_how_much_work_is_left() -> None:
+def test_a_simplified_model_says_how_much_work_is_left():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 2))
     model = ensemble.RandomForestClassifier(5, criterion="entropy", random_state=0).fit(X, X[:, 0] > 0)

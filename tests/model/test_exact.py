@@ -1,10 +1,7 @@
 """The inequalities of exact.py, searched for violations; grids on which native sums are exact."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +10,14 @@ from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
 
 from pine_boost.model import exact
-from pine_boost.model.forest import Decision, Forest, PrunedForest
+from pine_boost.model.forest import Decision, Forest
 from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
 from pine_boost.model.trimming import forest_subtrees
 from pine_boost.proof.problem import required_int
 from tests.support.bruteforce import exact_margins
-from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
+from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, random_forest, random_rows
 from tests.support.grids import grid_forest, integer_margins
 
 DETERMINISTIC = settings(derandomize=True, deadline=None, max_examples=100)
@@ -28,7 +25,7 @@ FLOAT_TYPES = (np.float32, np.float64)
 magnitudes = st.floats(-1e6, 1e6, allow_nan=False, width=32)
 
 
-def _constants(leaves: Any, intercept: float = 0.0, arithmetic: Any = np.float32) -> Forest:
+def _constants(leaves, intercept=0.0, arithmetic=np.float32):
     """A forest of single-leaf trees: its margin is one fixed sum."""
     n_trees = len(leaves)
     return Forest(
@@ -61,19 +58,19 @@ def _constants(leaves: Any, intercept: float = 0.0, arithmetic: Any = np.float32
     )
 
 
-def _rounding_error(forest: Forest) -> Fraction:
+def _rounding_error(forest):
     native = Fraction(native_margins(forest, np.zeros((1, 1)))[0, 0].item())
     return abs(native - exact_margins(forest, np.zeros((1, 1)))[0][0])
 
 
 @pytest.mark.parametrize("arithmetic", FLOAT_TYPES)
-def test_no_sum_leaves_the_band(arithmetic: Any) -> None:
+def test_no_sum_leaves_the_band(arithmetic):
     @DETERMINISTIC
     @given(st.lists(magnitudes, min_size=1, max_size=40), magnitudes)
     @example([1e6] * 40, 0.3)
     @example([2.0**-24] * 40, 1.0)
     @example([2.0**-24 * 3, -1.0, 1.0] * 12, 2.0**24)
-    def search(leaves: list[float], intercept: float) -> None:
+    def search(leaves, intercept):
         forest = _constants(leaves, intercept, arithmetic)
         band = Fraction(exact.summation_band(forest))
         error = _rounding_error(forest)
@@ -85,7 +82,7 @@ def test_no_sum_leaves_the_band(arithmetic: Any) -> None:
 
 
 @pytest.mark.parametrize("arithmetic", FLOAT_TYPES)
-def test_no_climb_leaves_the_band(arithmetic: Any) -> None:
+def test_no_climb_leaves_the_band(arithmetic):
     """Change one leaf at a time so that the error, as a share of the band, grows."""
     rng = np.random.default_rng(0)
     unit = exact.UNIT_ROUNDOFF[arithmetic]
@@ -111,7 +108,7 @@ def test_no_climb_leaves_the_band(arithmetic: Any) -> None:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=lambda m: f"{m.library}-{m.comparison.name}")
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_band_of_forests(manner: Manner, n_outputs: int) -> None:
+def test_band_of_forests(manner, n_outputs):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         forest = random_forest(rng, 12, 3, 4, n_outputs, manner=manner, categorical=(2,))
@@ -128,7 +125,7 @@ def test_band_of_forests(manner: Manner, n_outputs: int) -> None:
 
 
 @pytest.mark.parametrize("arithmetic", FLOAT_TYPES)
-def test_exact_means_exact_in_any_order(arithmetic: Any) -> None:
+def test_exact_means_exact_in_any_order(arithmetic):
     rng = np.random.default_rng(1)
     precision = exact.PRECISION[arithmetic]
     n_exact = 0
@@ -148,7 +145,7 @@ def test_exact_means_exact_in_any_order(arithmetic: Any) -> None:
     assert 10 < n_exact < 80
 
 
-def test_slack_is_never_exact_and_widens_the_band() -> None:
+def test_slack_is_never_exact_and_widens_the_band():
     forest = _constants([1.0, 0.5])
     assert exact.is_exact(forest)
     slack = replace(forest, slack=1e-3)
@@ -163,7 +160,7 @@ def test_slack_is_never_exact_and_widens_the_band() -> None:
 @example([2.0**-60, 3 * 2.0**-60])
 @example([2.0**-61])
 @example([1.7976931348623157e308])
-def test_dyadic_exponent(numbers: list[float]) -> None:
+def test_dyadic_exponent(numbers):
     denominator = max([Fraction(number).denominator for number in numbers], default=1)
     exponent = denominator.bit_length() - 1
     found = exact.dyadic_exponent(np.array(numbers, dtype=np.float64))
@@ -172,7 +169,7 @@ def test_dyadic_exponent(numbers: list[float]) -> None:
 
 @DETERMINISTIC
 @given(st.floats(1e-30, 1e38), st.sampled_from([2**23, 2**52, exact.ROW_LIMIT // 4]))
-def test_integer_scale_is_the_largest_that_fits(row_sum: float, limit: int) -> None:
+def test_integer_scale_is_the_largest_that_fits(row_sum, limit):
     scale = exact.integer_scale(row_sum, limit)
     assert scale <= 60
     # the logarithm may round: at most one part in 2**40 beyond, and callers leave half free
@@ -181,7 +178,7 @@ def test_integer_scale_is_the_largest_that_fits(row_sum: float, limit: int) -> N
         assert Fraction(row_sum) * Fraction(2) ** (scale + 1) >= limit * (1 - Fraction(1, 2**40))
 
 
-def test_one_grid_unit_clears_every_cut_and_guard() -> None:
+def test_one_grid_unit_clears_every_cut_and_guard():
     finest32, finest64 = 2.0 ** -exact.MAX_GRID[np.float32], 2.0 ** -exact.MAX_GRID[np.float64]
     assert finest32 > exact.XGBOOST_LOGISTIC_CUT
     assert finest32 / 2 > exact.SOFTMAX_GUARD_FLOAT32
@@ -191,7 +188,7 @@ def test_one_grid_unit_clears_every_cut_and_guard() -> None:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=lambda m: f"{m.library}-{m.comparison.name}")
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_pruned_margins_are_integers_over_the_grid(manner: Manner, n_outputs: int) -> None:
+def test_pruned_margins_are_integers_over_the_grid(manner, n_outputs):
     """The written leaves, added in native floats in three orders, give the solver's integers."""
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -203,7 +200,7 @@ def test_pruned_margins_are_integers_over_the_grid(manner: Manner, n_outputs: in
             assert np.array_equal(_float_sums(pruned, X, order), expected)
 
 
-def _float_sums(pruned: PrunedForest, X: Any, order: Any) -> Any:
+def _float_sums(pruned, X, order):
     """Margins of a pruned forest in the native float type, trees added in the given order."""
     forest = pruned.forest
     value = np.ldexp(pruned.value_int.astype(np.float64), -pruned.grid)
@@ -221,7 +218,7 @@ def _float_sums(pruned: PrunedForest, X: Any, order: Any) -> Any:
 
 
 @pytest.mark.parametrize("probability", [1e-3, 0.05, 0.3, 0.5, 0.77, 0.999])
-def test_probability_guard_against_the_native_sigmoid(probability: float) -> None:
+def test_probability_guard_against_the_native_sigmoid(probability):
     """XGBoost's own float32 sigmoid, fed with margins: beyond the guard its side is certain."""
     X = np.array([[0.0], [1.0]])
     booster = xgboost.train(
@@ -242,7 +239,7 @@ def test_probability_guard_against_the_native_sigmoid(probability: float) -> Non
     assert certain.sum() > 2000
 
 
-def test_required_distance_leaves_room_for_guard_and_rounding() -> None:
+def test_required_distance_leaves_room_for_guard_and_rounding():
     plain = _constants([1.0])
     for grid in (0, 5, 20):
         cuts, off = required_int(plain, grid)
@@ -257,7 +254,7 @@ def test_required_distance_leaves_room_for_guard_and_rounding() -> None:
             assert Fraction(cut) - nearest > Fraction(guard)
 
 
-def test_absent_bins_are_told_from_costs_and_add_up_within_a_word() -> None:
+def test_absent_bins_are_told_from_costs_and_add_up_within_a_word():
     n_features, n_pairs_and_trees = 2**22, 2**29
     assert exact.COST_LIMIT < exact.ABSENT
     assert exact.ROW_LIMIT < exact.ABSENT
@@ -266,7 +263,7 @@ def test_absent_bins_are_told_from_costs_and_add_up_within_a_word() -> None:
 
 
 @pytest.mark.parametrize(("n_classes", "objective"), [(1, "binary:logistic"), (3, "multi:softprob")])
-def test_links_err_by_less_than_a_claim_allows_for(n_classes: int, objective: str) -> None:
+def test_links_err_by_less_than_a_claim_allows_for(n_classes, objective):
     assert 16 * exact.UNIT_ROUNDOFF[np.float32] <= exact.LINK_ERROR
     labels = {"num_class": n_classes} if n_classes > 1 else {}
     data = xgboost.DMatrix(np.zeros((6, 1)), np.arange(6) % max(2, n_classes))
@@ -284,7 +281,7 @@ def test_links_err_by_less_than_a_claim_allows_for(n_classes: int, objective: st
     assert off < exact.LINK_ERROR / 2
 
 
-def test_the_largest_leaf_of_each_tree_and_output_is_of_leaves_or_of_values_given() -> None:
+def test_the_largest_leaf_of_each_tree_and_output_is_of_leaves_or_of_values_given():
     forest = random_forest(np.random.default_rng(0), n_trees=4, n_outputs=2)
     units = np.arange(forest.n_nodes)[:, None] * -1
     own, given_values = exact.largest_leaf(forest), exact.largest_leaf(forest, units)
@@ -298,7 +295,7 @@ def test_the_largest_leaf_of_each_tree_and_output_is_of_leaves_or_of_values_give
     assert given_values.dtype == np.int64
 
 
-def test_sums_below_the_largest_stay_finite_in_any_order() -> None:
+def test_sums_below_the_largest_stay_finite_in_any_order():
     unit = exact.UNIT_ROUNDOFF[np.float32]
     assert exact.LARGEST_SUM_FLOAT32 * np.exp(2.0**23 * unit) < exact.FLOAT32_MAX
     terms = np.full(2**12, exact.LARGEST_SUM_FLOAT32 / 2**12, dtype=np.float32)
@@ -307,7 +304,7 @@ def test_sums_below_the_largest_stay_finite_in_any_order() -> None:
 
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("n_kept", [0, 1, 6])
-def test_every_margin_grows_by_the_intercept(n_kept: int, vector: bool) -> None:
+def test_every_margin_grows_by_the_intercept(n_kept, vector):
     forest = random_forest(np.random.default_rng(0), 6, 3, 3, 3, vector_leaves=vector)
     subtrees = forest_subtrees(forest)
     before = forest.value[subtrees.leaf_node]
@@ -325,7 +322,7 @@ def test_every_margin_grows_by_the_intercept(n_kept: int, vector: bool) -> None:
 
 
 @pytest.mark.parametrize("manner", MANNERS)
-def test_sums_on_the_grid_are_exact_and_no_finer_grid_has_the_spare_bits(manner: Manner) -> None:
+def test_sums_on_the_grid_are_exact_and_no_finer_grid_has_the_spare_bits(manner):
     forest = random_forest(np.random.default_rng(1), 8, 3, 3, manner=manner)
     value, left_over = 2.0**20 * forest.value, np.zeros(1)
     grid = native_grid(forest, value, left_over, spare_bits=1)
@@ -337,7 +334,7 @@ def test_sums_on_the_grid_are_exact_and_no_finer_grid_has_the_spare_bits(manner:
     assert manner.arithmetic(total_int) == total_int
 
 
-def test_a_coarser_limit_holds() -> None:
+def test_a_coarser_limit_holds():
     for manner in (XGBOOST, LIGHTGBM):
         forest = random_forest(np.random.default_rng(1), 2, 2, 3, manner=manner)
         assert native_grid(forest, forest.value, np.zeros(1), spare_bits=3, finest=5) == 5

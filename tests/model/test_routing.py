@@ -1,23 +1,20 @@
 """Leaf masks and leaf numbers: the bit that is left is the leaf that the walker finds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model import routing
-from pine_boost.model.forest import Forest
 from pine_boost.model.routing import leaf_masks, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
-from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+from tests.support.forests import MANNERS, random_forest, random_rows
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-def _leaf_from_masks(masks: routing.LeafMasks, states: np.ndarray, tree: int) -> list[int]:
+def _leaf_from_masks(masks, states, tree):
     """Positions of the bits left after AND over the features."""
     words = masks.mask[masks.state_offset[:-1] + states, tree]
     left = np.bitwise_and.reduce(words, axis=0)
@@ -27,7 +24,7 @@ def _leaf_from_masks(masks: routing.LeafMasks, states: np.ndarray, tree: int) ->
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize(("depth", "n_words"), [(3, 1), (8, 2)])
-def test_exactly_one_bit_is_left_and_it_is_the_leaf(manner: Manner, depth: int, n_words: int) -> None:
+def test_exactly_one_bit_is_left_and_it_is_the_leaf(manner, depth, n_words):
     rng = np.random.default_rng(depth)
     forest = random_forest(rng, 3, depth, 4, manner=manner, categorical=(0,), leaf_probability=0.02)
     space = build_space(forest)
@@ -44,7 +41,7 @@ def test_exactly_one_bit_is_left_and_it_is_the_leaf(manner: Manner, depth: int, 
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_bit_is_set_iff_every_split_of_the_feature_above_the_leaf_agrees(manner: Manner, seed: int) -> None:
+def test_a_bit_is_set_iff_every_split_of_the_feature_above_the_leaf_agrees(manner, seed):
     """All states at once, those that no row is in and splits that repeat each other included."""
     rng = np.random.default_rng(seed)
     categorical = (0,) if seed % 2 else ()
@@ -72,7 +69,7 @@ def test_a_bit_is_set_iff_every_split_of_the_feature_above_the_leaf_agrees(manne
     assert np.array_equal(masks.mask, expected)
 
 
-def test_subtrees_list_the_leaves_below_every_node() -> None:
+def test_subtrees_list_the_leaves_below_every_node():
     forest = random_forest(np.random.default_rng(1), 5, 6, 3)
     subtrees = forest_subtrees(forest)
     trees = route(forest, build_space(forest))
@@ -92,13 +89,13 @@ def test_subtrees_list_the_leaves_below_every_node() -> None:
     assert np.all(subtrees.parent[forest.tree_offset[:-1]] == -1)
 
 
-def _leaves_below(forest: Forest, node: int) -> list[int]:
+def _leaves_below(forest, node):
     if forest.kind[node] == SplitKind.LEAF:
         return [node]
     return _leaves_below(forest, int(forest.left[node])) + _leaves_below(forest, int(forest.right[node]))
 
 
-def test_leaves_are_numbered_from_left_to_right() -> None:
+def test_leaves_are_numbered_from_left_to_right():
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 5, 5, 3)
     trees = route(forest, build_space(forest))
@@ -113,7 +110,7 @@ def test_leaves_are_numbered_from_left_to_right() -> None:
         assert found == list(range(trees.leaf_offset[tree], trees.leaf_offset[tree + 1]))
 
 
-def test_sides_of_a_split_agree_with_the_walk() -> None:
+def test_sides_of_a_split_agree_with_the_walk():
     rng = np.random.default_rng(5)
     forest = random_forest(rng, 1, 1, 2, categorical=(1,), leaf_probability=0)
     space = build_space(forest)
@@ -128,7 +125,7 @@ def test_sides_of_a_split_agree_with_the_walk() -> None:
     assert not went_left.all()
 
 
-def test_single_leaf_trees_and_many_rows() -> None:
+def test_single_leaf_trees_and_many_rows():
     rng = np.random.default_rng(6)
     forest = random_forest(rng, 4, 0, 2)
     trees = route(forest, build_space(forest))
@@ -137,7 +134,7 @@ def test_single_leaf_trees_and_many_rows() -> None:
     assert np.array_equal(reached, np.tile(np.arange(4), (5, 1)))
 
 
-def test_chunks_do_not_change_the_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_change_the_leaves(monkeypatch):
     rng = np.random.default_rng(7)
     forest = random_forest(rng, 6, 4, 3)
     space = build_space(forest)
@@ -148,7 +145,7 @@ def test_chunks_do_not_change_the_leaves(monkeypatch: pytest.MonkeyPatch) -> Non
     assert np.array_equal(trees.leaves(states), whole)
 
 
-def test_too_large_masks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_masks_are_refused(monkeypatch):
     rng = np.random.default_rng(8)
     forest = random_forest(rng, 6, 4, 3)
     space = build_space(forest)

@@ -1,19 +1,16 @@
 """States and leaves against the native libraries and the slow walker, on every edge."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import xgboost
 
-from pine_boost.model.forest import Forest
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.routing import route
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import build_space, values_in
-from tests.support.forests import HISTOGRAM, LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
+from tests.support.forests import HISTOGRAM, LIGHTGBM, MANNERS, XGBOOST, random_forest, random_rows
 from tests.support.grids import edge_rows, feature_edges
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
@@ -21,7 +18,7 @@ MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
-def test_leaves_over_states_equal_the_walker(manner: Manner, seed: int) -> None:
+def test_leaves_over_states_equal_the_walker(manner, seed):
     rng = np.random.default_rng(seed)
     categorical = (1, 3) if seed % 2 else ()
     forest = random_forest(rng, 6, 4, 4, manner=manner, categorical=categorical)
@@ -33,7 +30,7 @@ def test_leaves_over_states_equal_the_walker(manner: Manner, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
-def test_representative_has_the_states_it_represents(manner: Manner, seed: int) -> None:
+def test_representative_has_the_states_it_represents(manner, seed):
     rng = np.random.default_rng(seed + 100)
     forest = random_forest(rng, 6, 4, 4, manner=manner, categorical=(2,))
     space = build_space(forest)
@@ -49,7 +46,7 @@ def test_representative_has_the_states_it_represents(manner: Manner, seed: int) 
         assert np.array_equal(space.states(space.representative(states)), states)
 
 
-def test_unreachable_states_hold_no_edge_value() -> None:
+def test_unreachable_states_hold_no_edge_value():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         forest = random_forest(rng, 6, 4, 3, manner=LIGHTGBM, n_thresholds=8)
@@ -62,7 +59,7 @@ def test_unreachable_states_hold_no_edge_value() -> None:
             assert axis.reachable[reached].all()
 
 
-def test_interval_between_neighbouring_thresholds_is_unreachable() -> None:
+def test_interval_between_neighbouring_thresholds_is_unreachable():
     # no float32 lies strictly between two float64 thresholds within one float32 gap
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 3, 1, 1, comparison=Comparison.FLOAT32_VALUE_LESS_EQUAL)
@@ -75,7 +72,7 @@ def test_interval_between_neighbouring_thresholds_is_unreachable() -> None:
     assert axis.reachable.sum() == axis.n_states - 1
 
 
-def test_infinity_reaches_a_state_where_the_library_accepts_it() -> None:
+def test_infinity_reaches_a_state_where_the_library_accepts_it():
     rng = np.random.default_rng(2)
     for manner in MANNERS:
         forest = random_forest(rng, 2, 1, 1, manner=manner, missing_rules=[MissingRule.DEFAULT])
@@ -90,7 +87,7 @@ def test_infinity_reaches_a_state_where_the_library_accepts_it() -> None:
         assert np.array_equal(axis.reachable, reached)
 
 
-def test_tiny_values_are_zero_only_in_lightgbm() -> None:
+def test_tiny_values_are_zero_only_in_lightgbm():
     rng = np.random.default_rng(1)
     rules = [MissingRule.DEFAULT]
     for manner in (LIGHTGBM, HISTOGRAM):
@@ -100,7 +97,7 @@ def test_tiny_values_are_zero_only_in_lightgbm() -> None:
         assert (len(set(states.tolist())) == 1) == (manner is LIGHTGBM)
 
 
-def test_category_code_is_rounded_to_float32_first() -> None:
+def test_category_code_is_rounded_to_float32_first():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 6, size=(300, 1)).astype(float)
     y = np.isin(X[:, 0], [1, 4]).astype(int)
@@ -115,13 +112,13 @@ def test_category_code_is_rounded_to_float32_first() -> None:
     assert np.array_equal(_native_leaves(forest, space, probe), native.reshape(len(probe), -1))
 
 
-def _read(model: object) -> Forest:
+def _read(model):
     from pine_boost.parsers import read_model
 
     return read_model(model).forest
 
 
-def _native_leaves(forest: Forest, space: object, X: np.ndarray) -> np.ndarray:
+def _native_leaves(forest, space, X):
     """Node number within its tree of the leaf that the states reach, as XGBoost counts it."""
     from pine_boost.model.states import StateSpace
 
@@ -133,7 +130,7 @@ def _native_leaves(forest: Forest, space: object, X: np.ndarray) -> np.ndarray:
     return node_of_leaf[trees.leaves(space.states(X))] - forest.tree_offset[:-1]
 
 
-def _training_data(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _training_data(seed):
     rng = np.random.default_rng(seed)
     X = np.round(rng.normal(size=(500, 4)), 1)
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -141,7 +138,7 @@ def _training_data(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def test_edges_fall_where_xgboost_puts_them() -> None:
+def test_edges_fall_where_xgboost_puts_them():
     X, y = _training_data(0)
     model = xgboost.XGBClassifier(n_estimators=15, max_depth=4, n_jobs=1).fit(X, y)
     forest = _read(model)
@@ -151,7 +148,7 @@ def test_edges_fall_where_xgboost_puts_them() -> None:
 
 
 @pytest.mark.parametrize("zero_as_missing", [False, True])
-def test_edges_fall_where_lightgbm_puts_them(zero_as_missing: bool) -> None:
+def test_edges_fall_where_lightgbm_puts_them(zero_as_missing):
     import lightgbm
 
     X, y = _training_data(1)
@@ -177,7 +174,7 @@ def test_edges_fall_where_lightgbm_puts_them(zero_as_missing: bool) -> None:
         assert len(pairs) == len({ours for ours, _ in pairs}) == len({its for _, its in pairs})
 
 
-def test_edges_fall_where_scikit_learn_puts_them() -> None:
+def test_edges_fall_where_scikit_learn_puts_them():
     from sklearn import ensemble
 
     X, y = _training_data(2)
@@ -187,7 +184,7 @@ def test_edges_fall_where_scikit_learn_puts_them() -> None:
     assert np.array_equal(_native_leaves(forest, build_space(forest), rows), model.apply(rows))
 
 
-def test_a_forest_without_missing_values_has_no_missing_state() -> None:
+def test_a_forest_without_missing_values_has_no_missing_state():
     rng = np.random.default_rng(3)
     forest = random_forest(rng, 4, 3, 3, manner=XGBOOST, accepts_missing=False)
     used = set(forest.feature[forest.feature >= 0].tolist())
@@ -195,7 +192,7 @@ def test_a_forest_without_missing_values_has_no_missing_state() -> None:
     assert all(axes[j].missing_state == -1 for j in used)
 
 
-def test_states_in_words() -> None:
+def test_states_in_words():
     rng = np.random.default_rng(4)
     forest = random_forest(rng, 8, 3, 2, manner=XGBOOST, categorical=(1,))
     space = build_space(forest)
@@ -206,7 +203,7 @@ def test_states_in_words() -> None:
     assert space.describe(1, space.axes[1].other_state) == "any other category"
 
 
-def test_features_that_no_split_uses_share_one_axis() -> None:
+def test_features_that_no_split_uses_share_one_axis():
     """A small file may declare a million features; their states must cost nothing each."""
     forest = random_forest(np.random.default_rng(0), 3, 2, 4)
     wide = replace(forest, n_features=10**5, feature_categories=())
@@ -217,7 +214,7 @@ def test_features_that_no_split_uses_share_one_axis() -> None:
     assert not space.states(rows)[:, 4:].any()
 
 
-def test_reachable_states_are_those_that_hold_a_value() -> None:
+def test_reachable_states_are_those_that_hold_a_value():
     """The witnesses at thresholds only save time: state by state the answer is the same."""
     empty = 0
     for seed in range(40):

@@ -1,12 +1,8 @@
 """The monitor of a region: state, several writers, what drifted, recalibration, the command, the rate of alarms."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +16,10 @@ from pine_boost.monitoring import RegionMonitor, recalibrate, region_monitor, wa
 from pine_boost.monitoring.region_monitor import drift_evidence, log_evidence, most_outside, threshold_of
 from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
-from pine_boost.region import Region, fit_region
+from pine_boost.region import fit_region
 
 
-def _rows(seed: int, n_rows: int, drifted: bool = False) -> np.ndarray:
+def _rows(seed, n_rows, drifted=False):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, 4))
     X[:, 1] = (-1 if drifted else 1) * X[:, 0] + 0.3 * X[:, 1]
@@ -31,18 +27,18 @@ def _rows(seed: int, n_rows: int, drifted: bool = False) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
+def model():
     X = _rows(0, 600)
     gb = ensemble.GradientBoostingClassifier(n_estimators=15, max_depth=3, random_state=0)
     return gb.fit(X, X.sum(axis=1) > 0)
 
 
 @pytest.fixture(scope="module")
-def region(model: Any) -> Region:
+def region(model):
     return fit_region(read_model(model), _rows(1, 2000), _rows(2, 1000), alpha=0.1)
 
 
-def test_quiet_inputs_raise_no_alarm_and_drifted_ones_do(region: Region) -> None:
+def test_quiet_inputs_raise_no_alarm_and_drifted_ones_do(region):
     watcher = RegionMonitor(region)
     for seed in range(3, 13):
         status = watcher.update(_rows(seed, 200))
@@ -60,14 +56,14 @@ def test_quiet_inputs_raise_no_alarm_and_drifted_ones_do(region: Region) -> None
 
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
-def test_every_score_says_what_drifted(model: Any, score: str) -> None:
+def test_every_score_says_what_drifted(model, score):
     region = fit_region(read_model(model), _rows(1, 2000), _rows(2, 1000), alpha=0.1, score=score)
     status = RegionMonitor(region).update(_rows(13, 400, drifted=True))
     named = {feature for drift in status.drifted[:2] for feature in drift.features}
     assert named & {"f0", "f1"}
 
 
-def test_a_restart_loses_nothing(region: Region, tmp_path: Path) -> None:
+def test_a_restart_loses_nothing(region, tmp_path):
     state = tmp_path / "monitor.json"
     whole = RegionMonitor(region)
     for seed in range(6):
@@ -80,7 +76,7 @@ def test_a_restart_loses_nothing(region: Region, tmp_path: Path) -> None:
     assert state.stat().st_size < 10_000
 
 
-def test_a_state_of_another_region_and_a_broken_one_are_refused(region: Region, tmp_path: Path) -> None:
+def test_a_state_of_another_region_and_a_broken_one_are_refused(region, tmp_path):
     state = tmp_path / "monitor.json"
     watch(region, _rows(3, 50), state)
     with pytest.raises(InvalidInputError, match="another region"):
@@ -107,14 +103,14 @@ def test_a_state_of_another_region_and_a_broken_one_are_refused(region: Region, 
     assert state.read_text() == half
 
 
-def test_an_error_under_the_lock_is_its_own(region: Region, tmp_path: Path) -> None:
+def test_an_error_under_the_lock_is_its_own(region, tmp_path):
     """It was said to be one of the lock file, which had been written without trouble."""
 
-    def margins() -> None:
+    def margins():
         raise ValueError("my own")
 
     class Table:
-        def __array__(self, *_: Any, **__: Any) -> None:
+        def __array__(self, *_, **__):
             margins()
 
     with pytest.raises(Exception, match=r"my own|not a table") as raised:
@@ -123,7 +119,7 @@ def test_an_error_under_the_lock_is_its_own(region: Region, tmp_path: Path) -> N
     assert not (tmp_path / "state.json").exists()
 
 
-def test_two_writers_lose_no_batch(region: Region, tmp_path: Path) -> None:
+def test_two_writers_lose_no_batch(region, tmp_path):
     state, saved = tmp_path / "monitor.json", tmp_path / "region.json"
     region.save(saved)
     code = (
@@ -142,7 +138,7 @@ def test_two_writers_lose_no_batch(region: Region, tmp_path: Path) -> None:
     assert (len(found.batches), found.n_rows) == (30, 300)
 
 
-def test_old_batches_are_forgotten_one_by_one(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_batches_are_forgotten_one_by_one(region, monkeypatch):
     monkeypatch.setattr(region_monitor, "MOST_BATCHES", 5)
     watcher = RegionMonitor(region)
     for seed in range(9):
@@ -152,7 +148,7 @@ def test_old_batches_are_forgotten_one_by_one(region: Region, monkeypatch: pytes
     assert again.status() == watcher.status()
 
 
-def test_recalibration_inside_the_certified_tau(region: Region) -> None:
+def test_recalibration_inside_the_certified_tau(region):
     assert region.tau is not None
     narrow = _rows(20, 1500)[np.argsort(region.score(_rows(20, 1500)))[:1000]]
     found = recalibrate(region, narrow)
@@ -166,12 +162,12 @@ def test_recalibration_inside_the_certified_tau(region: Region) -> None:
     assert "covers the smaller region" in str(found)
 
 
-def test_recalibration_beyond_the_certified_tau(region: Region) -> None:
+def test_recalibration_beyond_the_certified_tau(region):
     drifted = np.concatenate([_rows(21, 700), _rows(22, 300, drifted=True)])
     found = recalibrate(region, drifted)
     assert not found.is_covered
     assert found.tau_needed is not None
-    assert found.tau_needed > region.tau  # type: ignore[operator]
+    assert found.tau_needed > region.tau
     assert found.region.tau == region.tau
     assert found.alpha == pytest.approx(1 - region.contains(drifted).sum() / 1001)
     assert "run the search again" in found.text
@@ -179,7 +175,7 @@ def test_recalibration_beyond_the_certified_tau(region: Region) -> None:
     assert found.region.contains(fresh).mean() > 1 - found.alpha - 0.05
 
 
-def test_what_cannot_be_monitored_is_refused(model: Any) -> None:
+def test_what_cannot_be_monitored_is_refused(model):
     everything = fit_region(read_model(model), alpha=0)
     with pytest.raises(InvalidInputError, match="nothing to monitor"):
         RegionMonitor(everything)
@@ -187,7 +183,7 @@ def test_what_cannot_be_monitored_is_refused(model: Any) -> None:
         recalibrate(everything, _rows(1, 10))
 
 
-def test_the_command(region: Region, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(region, tmp_path, capsys):
     region.save(tmp_path / "region.json")
     state, page = tmp_path / "state.json", tmp_path / "page.html"
     files = []
@@ -210,7 +206,7 @@ def test_the_command(region: Region, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "f1 given f0" in text or "f0 given f1" in text
 
 
-def test_rows_of_a_pipeline_are_prepared_before_anything_is_measured() -> None:
+def test_rows_of_a_pipeline_are_prepared_before_anything_is_measured():
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -235,10 +231,10 @@ LEVEL, ALPHA, N_CAL, N_BATCHES, BATCH = 0.05, 0.1, 300, 60, 25
 
 
 @pytest.mark.parametrize(("n_rows", "n_outside"), [(10, 0), (10, 4), (40, 40), (200, 31)])
-def test_the_mixture_is_the_integral_of_likelihood_ratios(n_rows: int, n_outside: int) -> None:
+def test_the_mixture_is_the_integral_of_likelihood_ratios(n_rows, n_outside):
     limit = 0.12
 
-    def ratio(q: float) -> float:
+    def ratio(q):
         inside = n_rows - n_outside
         return (q / limit) ** n_outside * ((1 - q) / (1 - limit)) ** inside / (1 - limit)
 
@@ -248,7 +244,7 @@ def test_the_mixture_is_the_integral_of_likelihood_ratios(n_rows: int, n_outside
 
 
 @pytest.mark.parametrize("share", [0.02, 0.08, 0.12])
-def test_the_evidence_is_a_supermartingale_up_to_the_limit(share: float) -> None:
+def test_the_evidence_is_a_supermartingale_up_to_the_limit(share):
     """From every history the expected evidence after one more batch is not larger."""
     limit, size = 0.12, 7
     rng = np.random.default_rng(0)
@@ -260,14 +256,14 @@ def test_the_evidence_is_a_supermartingale_up_to_the_limit(share: float) -> None
         assert mean <= now * (1 + 1e-9)
 
 
-def _outside(rng: np.random.Generator, n_streams: int) -> np.ndarray:
+def _outside(rng, n_streams):
     """Recalibrate for every stream, then count live rows outside: (n_streams, n_batches)."""
     rank = int(np.ceil((N_CAL + 1) * (1 - ALPHA)))
     tau = np.sort(rng.random((n_streams, N_CAL)), axis=1)[:, rank - 1]
     return rng.binomial(BATCH, (1 - tau)[:, None], (n_streams, N_BATCHES))
 
 
-def _alarms(outside: np.ndarray) -> np.ndarray:
+def _alarms(outside):
     """The batch of the first alarm of each stream, N_BATCHES where there is none."""
     limit, threshold = most_outside(N_CAL, ALPHA, LEVEL), threshold_of(LEVEL)
     first = np.full(len(outside), N_BATCHES)
@@ -279,7 +275,7 @@ def _alarms(outside: np.ndarray) -> np.ndarray:
     return first
 
 
-def test_looking_every_day_costs_no_validity_over_2000_streams() -> None:
+def test_looking_every_day_costs_no_validity_over_2000_streams():
     outside = _outside(np.random.default_rng(1), 2000)
     false_alarms = int((_alarms(outside) < N_BATCHES).sum())
     assert false_alarms <= binom.ppf(0.999, 2000, LEVEL)
@@ -290,7 +286,7 @@ def test_looking_every_day_costs_no_validity_over_2000_streams() -> None:
     assert naive > 3 * LEVEL * 2000
 
 
-def test_a_drift_that_begins_late_is_seen_soon() -> None:
+def test_a_drift_that_begins_late_is_seen_soon():
     rng = np.random.default_rng(2)
     outside = _outside(rng, 200)
     begin = 30

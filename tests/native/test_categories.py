@@ -4,18 +4,13 @@ Every category, one that no training row had, strangers, gaps, thresholds and on
 place beside them; classes are compared as the library predicts them, without tolerance.
 """
 
-from __future__ import annotations
-
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost import GuardedModel, prune_booster, verify
 from pine_boost.parsers import read_model
-from pine_boost.result import PruneResult
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.category_attacks import (
     KINDS,
@@ -27,15 +22,12 @@ from tests.support.category_attacks import (
 )
 from tests.support.native_models import built
 
-FORMS: dict[str, dict[str, Any]] = {
-    "rounds": {"indifference": "auto"},
-    "leaves": {"indifference": "auto", "unit": "leaf"},
-}
+FORMS = {"rounds": {"indifference": "auto"}, "leaves": {"indifference": "auto", "unit": "leaf"}}
 CASES = [(kind, form) for kind in KINDS for form in FORMS if form == "leaves" or "-3" not in kind]
 
 
 @cache
-def _pruned(kind: str, form: str) -> tuple[Any, PruneResult]:
+def _pruned(kind, form):
     model = coloured_model(kind)
     X, _ = coloured_rows(len(model.classes_))
     n = len(X) // 2
@@ -44,14 +36,14 @@ def _pruned(kind: str, form: str) -> tuple[Any, PruneResult]:
 
 
 @cache
-def _attack(kind: str) -> Any:
+def _attack(kind):
     # XGBoost itself refuses a category that its training table does not list
     forest = read_model(coloured_model(kind)).forest
     return coloured_attack(forest, strangers=not kind.startswith("xgboost"))
 
 
 @pytest.mark.parametrize(("kind", "form"), CASES)
-def test_where_the_original_is_sure_the_class_is_kept(kind: str, form: str) -> None:
+def test_where_the_original_is_sure_the_class_is_kept(kind, form):
     model, result = _pruned(kind, form)
     certificate, region, rows = result.certificate, result.region, _attack(kind)
     assert result.status == "CERTIFIED"
@@ -67,7 +59,7 @@ def test_where_the_original_is_sure_the_class_is_kept(kind: str, form: str) -> N
 
 
 @pytest.mark.parametrize(("kind", "form"), CASES)
-def test_a_pruned_model_that_is_sure_enough_serves_alone(kind: str, form: str) -> None:
+def test_a_pruned_model_that_is_sure_enough_serves_alone(kind, form):
     model, result = _pruned(kind, form)
     region, serving, rows = result.region, result.certificate.serving, _attack(kind)
     assert serving is not None
@@ -83,7 +75,7 @@ def test_a_pruned_model_that_is_sure_enough_serves_alone(kind: str, form: str) -
 
 
 @pytest.mark.parametrize("kind", ["xgboost", "histogram-3"])
-def test_single_leaves_without_toss_ups(kind: str) -> None:
+def test_single_leaves_without_toss_ups(kind):
     """Rows of the region whose class is beyond the rounding band: here all of them."""
     model, rows = coloured_model(kind), _attack(kind)
     X, _ = coloured_rows(len(model.classes_))
@@ -96,7 +88,7 @@ def test_single_leaves_without_toss_ups(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["xgb binary", "lgb binary", "histogram"])
-def test_codes_in_arrays_unseen_ones_too(name: str) -> None:
+def test_codes_in_arrays_unseen_ones_too(name):
     model, X = built(name)
     n = len(X) // 2
     result = prune_booster(model, X[:n], X[n:], alpha=0.3, indifference=0.1, unit="leaf", verbose=False)
@@ -109,7 +101,7 @@ def test_codes_in_arrays_unseen_ones_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["xgboost partition-3", "lightgbm"])
-def test_verified_from_files_alone(kind: str, tmp_path: Path) -> None:
+def test_verified_from_files_alone(kind, tmp_path):
     model, result = _pruned(kind, "leaves")
     booster = model.get_booster() if kind.startswith("xgboost") else model.booster_
     original = tmp_path / ("original.json" if kind.startswith("xgboost") else "original.txt")
@@ -120,7 +112,7 @@ def test_verified_from_files_alone(kind: str, tmp_path: Path) -> None:
     assert (verdict.agrees, verdict.serving_proved) == (True, True)
 
 
-def test_strangers_are_in_the_attack() -> None:
+def test_strangers_are_in_the_attack():
     assert (_attack("lightgbm")["colour"] == STRANGER).any()
     with pytest.raises(ValueError, match="category"):
         coloured_model("xgboost").predict(_attack("lightgbm"))

@@ -1,12 +1,8 @@
 """Models that lost leaves or got values of their own: native to the last bit, proved from files alone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -20,19 +16,18 @@ from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import bound_of
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, UnsupportedModelError
-from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
 from tests.support.leaf_results import KINDS, check_native, leaves_from_the_original, prune_and_verify_by_command
 from tests.support.verifying import breast_or_iris, fitted
 
 
-def _deep(kind: str) -> tuple[Any, np.ndarray]:
+def _deep(kind):
     """A model with subtrees to lose, some of its rows with missing values."""
     X, y = breast_or_iris(2)
     X = X + 0.0
     if kind != "gradient":
         X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
-    makers: dict[str, Any] = {
+    makers = {
         "xgboost": lambda: xgboost.XGBClassifier(n_estimators=6, max_depth=4, n_jobs=1),
         "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=6, num_leaves=10, n_jobs=1, verbose=-1),
         "gradient": lambda: ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=3, random_state=0),
@@ -41,19 +36,19 @@ def _deep(kind: str) -> tuple[Any, np.ndarray]:
     return makers[kind]().fit(X[:300], y[:300]), X
 
 
-def _pruned(model: Any, X: Any) -> PruneResult:
+def _pruned(model, X):
     n = len(X) // 2
     return prune_booster(model, X[:n], X[n:], alpha=0.2, unit="leaf", verbose=False)
 
 
 @cache
-def _result(kind: str, deep: bool = False) -> tuple[Any, np.ndarray, PruneResult]:
+def _result(kind, deep=False):
     """A model, its rows and what is left of it; several tests look at the same."""
     native, X = _deep(kind) if deep else fitted(kind)
     return native, X, _pruned(native, X)
 
 
-def _check(native: Any, X: np.ndarray, result: PruneResult) -> None:
+def _check(native, X, result):
     """The leaves that are counted are those of the native model, and all of it holds natively."""
     certificate, pruned = result.certificate, result.search.pruned
     assert pruned is not None
@@ -69,12 +64,12 @@ def _check(native: Any, X: np.ndarray, result: PruneResult) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_native_exactly_and_proved_anew(kind: str) -> None:
+def test_native_exactly_and_proved_anew(kind):
     _check(*_result(kind))
 
 
 @pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "gradient", "histogram"])
-def test_subtrees_are_gone_natively(kind: str) -> None:
+def test_subtrees_are_gone_natively(kind):
     native, X, result = _result(kind, deep=True)
     _check(native, X, result)
     pruned = result.search.pruned
@@ -84,7 +79,7 @@ def test_subtrees_are_gone_natively(kind: str) -> None:
     assert result.pruned.forest.n_nodes < whole
 
 
-def test_categories_unseen_ones_too() -> None:
+def test_categories_unseen_ones_too():
     random = np.random.default_rng(3)
     codes = random.integers(0, 6, 400)
     frame = pandas.DataFrame({"c": pandas.Categorical.from_codes(codes, list("abcdef")), "x": random.normal(size=400)})
@@ -102,7 +97,7 @@ def test_categories_unseen_ones_too() -> None:
     assert verify(model, result.model, result.region, result.certificate).agrees is True
 
 
-def _saved(folder: Path, native: Any, result: PruneResult) -> tuple[list[Path], Certificate]:
+def _saved(folder, native, result):
     """The files that `verify` takes, and the certificate read from its own."""
     native.save_model(folder / "original.json")
     out = result.save(folder / "pruned", report=False)
@@ -113,7 +108,7 @@ def _saved(folder: Path, native: Any, result: PruneResult) -> tuple[list[Path], 
     return files, certificate
 
 
-def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
+def test_verify_from_files_notices_every_edit(tmp_path):
     native, _, result = _result("xgboost", deep=True)
     files, certificate = _saved(tmp_path, native, result)
     for edited, words in (
@@ -128,7 +123,7 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
             verify(*files, replace(certificate, **edited))
 
 
-def test_words_count_leaves_and_never_say_the_fewest(tmp_path: Path) -> None:
+def test_words_count_leaves_and_never_say_the_fewest(tmp_path):
     _, _, result = _result("histogram", deep=True)
     c = result.certificate
     first = result.summary().splitlines()[0]
@@ -146,9 +141,7 @@ def test_words_count_leaves_and_never_say_the_fewest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("from_the_original", [False, True])
-def test_probabilities_are_nearer_than_those_of_the_bare_program(
-    monkeypatch: pytest.MonkeyPatch, from_the_original: bool
-) -> None:
+def test_probabilities_are_nearer_than_those_of_the_bare_program(monkeypatch, from_the_original):
     native, X = fitted("xgboost")
     find = leaves_from_the_original if from_the_original else _pruned
     nearer = find(native, X).certificate
@@ -159,7 +152,7 @@ def test_probabilities_are_nearer_than_those_of_the_bare_program(
     assert nearer.probability_shift["brier"] < bare.probability_shift["brier"]
 
 
-def test_sweep_the_command_line_and_the_classifier_take_it(tmp_path: Path) -> None:
+def test_sweep_the_command_line_and_the_classifier_take_it(tmp_path):
     native, X = fitted("gradient")
     n = len(X) // 2
     swept = sweep(native, X[:n], X[n:], alphas=[0.05, 0.2, 0.5], unit="leaf", verbose=False)
@@ -177,20 +170,20 @@ def test_sweep_the_command_line_and_the_classifier_take_it(tmp_path: Path) -> No
     assert classifier.result_.certificate.unit == "leaf"
 
 
-def test_a_weight_for_each_tree_does_not_go_with_leaves() -> None:
+def test_a_weight_for_each_tree_does_not_go_with_leaves():
     native, X = fitted("gradient")
     for function in (prune_booster, sweep):
         with pytest.raises(InvalidInputError, match="unit='leaf' needs reweight='leaf'"):
             function(native, X, unit="leaf", reweight="tree")
 
 
-def _from_the_original(kind: str, unit: str = "round") -> tuple[Any, np.ndarray, PruneResult]:
+def _from_the_original(kind, unit="round"):
     native, X = fitted(kind)
     return native, X, leaves_from_the_original(native, X, unit)
 
 
 @pytest.mark.parametrize(("kind", "unit"), [*((kind, "round") for kind in KINDS), ("xgboost-3", "tree")])
-def test_new_leaf_values_are_native_exactly(kind: str, unit: str) -> None:
+def test_new_leaf_values_are_native_exactly(kind, unit):
     native, X, result = _from_the_original(kind, unit)
     certificate = result.certificate
     assert certificate.reweight == "leaf"
@@ -200,7 +193,7 @@ def test_new_leaf_values_are_native_exactly(kind: str, unit: str) -> None:
     check_native(native, X, result)
 
 
-def test_verify_notices_every_edit_of_new_leaf_values(tmp_path: Path) -> None:
+def test_verify_notices_every_edit_of_new_leaf_values(tmp_path):
     native, _, result = _from_the_original("xgboost")
     files, certificate = _saved(tmp_path, native, result)
     folder = tmp_path / "pruned"
@@ -222,10 +215,10 @@ def test_verify_notices_every_edit_of_new_leaf_values(tmp_path: Path) -> None:
     assert ("provably the fewest" in result.summary()) == certificate.optimal
 
 
-def test_prune_sweep_and_the_command_line_take_it(tmp_path: Path) -> None:
+def test_prune_sweep_and_the_command_line_take_it(tmp_path):
     native, X = fitted("gradient")
     n = len(X) // 2
-    options: dict[str, Any] = {"reweight": "leaf", "verbose": False}
+    options = {"reweight": "leaf", "verbose": False}
     one = prune_booster(native, X[:n], X[n:], alpha=0.2, **options)
     tree = prune_booster(native, X[:n], X[n:], alpha=0.2, verbose=False)
     assert one.certificate.units_kept <= tree.certificate.units_kept
@@ -239,7 +232,7 @@ def test_prune_sweep_and_the_command_line_take_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["forest", "forest-3", "extra-trees", "adaboost", "adaboost-3"])
-def test_votes_and_shares_are_refused(kind: str) -> None:
+def test_votes_and_shares_are_refused(kind):
     native, X = fitted(kind)
     n = len(X) // 2
     with pytest.raises(UnsupportedModelError, match="Use reweight='tree'"):
@@ -248,7 +241,7 @@ def test_votes_and_shares_are_refused(kind: str) -> None:
         prune_booster(native, X[:n], X[n:], unit="leaf")
 
 
-def test_an_unknown_word_is_refused() -> None:
+def test_an_unknown_word_is_refused():
     native, X = fitted("gradient")
     with pytest.raises(InvalidInputError, match="reweight must be 'tree' or 'leaf', got 'branch'"):
         prune_booster(native, X, reweight="branch")

@@ -1,10 +1,5 @@
 """Models that were trained to rise or fall with a feature: refitted leaf values keep that."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import lightgbm
 import numpy as np
 import pandas
@@ -19,7 +14,6 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
-from pine_boost.result import PruneResult
 from pine_boost.search.lp_columns import kept_directions
 from tests.support.grids import feature_edges
 from tests.support.leaf_results import check_native, leaves_from_the_original
@@ -28,7 +22,7 @@ RISE_AND_FALL = (1, -1, 1, -1)
 KINDS = ("booster", "xgboost", "xgboost-3", "lightgbm", "histogram", "histogram by name")
 
 
-def _trained(kind: str, directions: tuple[int, ...] = RISE_AND_FALL) -> tuple[Any, Any]:
+def _trained(kind, directions=RISE_AND_FALL):
     """A model with constraints, and rows with gaps."""
     random = np.random.default_rng(0)
     X = random.normal(size=(500, 4)).round(1)
@@ -55,13 +49,13 @@ def _trained(kind: str, directions: tuple[int, ...] = RISE_AND_FALL) -> tuple[An
     return model.fit(rows, y), rows
 
 
-def _wrong_ways(result: PruneResult, X: Any, directions: tuple[int, ...] = RISE_AND_FALL) -> int:
+def _wrong_ways(result, X, directions=RISE_AND_FALL):
     """Rows at which the native margin turns round while one feature goes over all its values."""
     forest, n_wrong = result.original.forest, 0
     for feature in np.flatnonzero(directions):
         edges = feature_edges(forest, int(feature), infinite=True)
         edges = np.unique(edges[~np.isnan(edges)])
-        rows: Any = np.repeat(np.asarray(X, dtype=np.float64)[:25], len(edges), axis=0)
+        rows = np.repeat(np.asarray(X, dtype=np.float64)[:25], len(edges), axis=0)
         rows[:, feature] = np.tile(edges, 25)
         if isinstance(X, pandas.DataFrame):
             rows = pandas.DataFrame(rows, columns=X.columns)
@@ -72,7 +66,7 @@ def _wrong_ways(result: PruneResult, X: Any, directions: tuple[int, ...] = RISE_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_leaf_values_keep_the_directions(kind: str) -> None:
+def test_leaf_values_keep_the_directions(kind):
     native, X = _trained(kind)
     parsed = read_model(native)
     assert traits_of(parsed.forest.library).monotone(parsed) == RISE_AND_FALL
@@ -87,13 +81,13 @@ def test_leaf_values_keep_the_directions(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "histogram"])
-def test_free_values_would_turn_round(kind: str) -> None:
+def test_free_values_would_turn_round(kind):
     """What the test above looks for is there to be found."""
     native, X = _trained(kind)
     assert _wrong_ways(leaves_from_the_original(native, X), X) > 0
 
 
-def test_prune_and_sweep_take_them() -> None:
+def test_prune_and_sweep_take_them():
     native, X = _trained("xgboost")
     one = prune_booster(native, X[:250], X[250:], alpha=0.4, reweight="leaf", verbose=False)
     swept = sweep(native, X[:250], X[250:], alphas=[0.4, 0.6], reweight="leaf", verbose=False)
@@ -102,7 +96,7 @@ def test_prune_and_sweep_take_them() -> None:
         assert _wrong_ways(result, X) == 0
 
 
-def test_a_file_of_xgboost_does_not_say_so_that_what_all_trees_keep_is_kept(tmp_path: Path) -> None:
+def test_a_file_of_xgboost_does_not_say_so_that_what_all_trees_keep_is_kept(tmp_path):
     native, X = _trained("xgboost")
     native.save_model(tmp_path / "model.json")
     parsed = read_model(tmp_path / "model.json")
@@ -118,13 +112,13 @@ def test_a_file_of_xgboost_does_not_say_so_that_what_all_trees_keep_is_kept(tmp_
 
 
 @pytest.mark.parametrize("kind", ["booster", "xgboost", "lightgbm", "histogram"])
-def test_a_model_without_constraints_says_so(kind: str) -> None:
+def test_a_model_without_constraints_says_so(kind):
     parsed = read_model(_trained(kind, (0, 0, 0, 0))[0])
     assert traits_of(parsed.forest.library).monotone(parsed) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("kind", ["booster", "xgboost"])
-def test_a_live_model_that_was_loaded_keeps_what_all_trees_keep(kind: str, tmp_path: Path) -> None:
+def test_a_live_model_that_was_loaded_keeps_what_all_trees_keep(kind, tmp_path):
     native, X = _trained(kind)
     native.save_model(tmp_path / "model.json")
     loaded = xgboost.Booster() if kind == "booster" else xgboost.XGBClassifier()
@@ -136,7 +130,7 @@ def test_a_live_model_that_was_loaded_keeps_what_all_trees_keep(kind: str, tmp_p
     assert _wrong_ways(result, X) == 0
 
 
-def test_parameters_set_after_loading_say_nothing_about_the_trees(tmp_path: Path) -> None:
+def test_parameters_set_after_loading_say_nothing_about_the_trees(tmp_path):
     native, X = _trained("booster")
     native.save_model(tmp_path / "model.json")
     loaded = xgboost.Booster({"nthread": 1, "max_depth": 3}, model_file=tmp_path / "model.json")
@@ -149,7 +143,7 @@ def test_parameters_set_after_loading_say_nothing_about_the_trees(tmp_path: Path
 
 
 @pytest.mark.parametrize("metric", [{}, {"eval_metric": "auc"}], ids=str)
-def test_a_model_trained_here_that_names_no_constraints_has_none(metric: dict[str, str]) -> None:
+def test_a_model_trained_here_that_names_no_constraints_has_none(metric):
     _, X = _trained("booster")
     given = {"objective": "binary:logistic", "nthread": 1, "max_depth": 2, **metric}
     label = np.nan_to_num(X[:, 0]) > 0

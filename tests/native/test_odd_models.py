@@ -1,10 +1,5 @@
 """Models that once ended in an internal error: numbers that mean missing, links, categories; what becomes of them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import lightgbm
 import numpy as np
 import pandas
@@ -23,14 +18,14 @@ from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 
 
-def _numbers() -> tuple[np.ndarray, np.ndarray]:
+def _numbers():
     random = np.random.default_rng(0)
     X = random.normal(size=(600, 4)).round(1)
     X[:, 3] = random.integers(0, 3, 600)
     return X, X[:, 0] + X[:, 1] * (X[:, 3] > 0) + 0.3 * random.normal(size=600)
 
 
-def _prune(model: Any, X: Any, threshold: Any = None) -> Any:
+def _prune(model, X, threshold=None):
     """Prune, and compare both natives on the rows of the region that are not toss-ups."""
     result = prune_booster(model, X[:300], X[300:], alpha=0.3, threshold=threshold, time_limit=20)
     assert result.status == "CERTIFIED"
@@ -43,7 +38,7 @@ def _prune(model: Any, X: Any, threshold: Any = None) -> Any:
 
 @pytest.mark.parametrize("missing", [0.0, 1.0, -999.0, np.float64(0.1)])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_number_that_means_missing(missing: float, n_classes: int) -> None:
+def test_a_number_that_means_missing(missing, n_classes):
     X, score = _numbers()
     X[::7, 1] = missing
     y = np.digitize(score, np.quantile(score, np.arange(1, n_classes) / n_classes))
@@ -61,7 +56,7 @@ def test_a_number_that_means_missing(missing: float, n_classes: int) -> None:
     assert np.array_equal(native, native_margins(forest, usable))
 
 
-def test_a_state_that_only_the_missing_number_could_reach_is_unreachable() -> None:
+def test_a_state_that_only_the_missing_number_could_reach_is_unreachable():
     X = np.repeat([[0.0], [1.0], [2.0]], 60, axis=0)
     model = xgboost.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1, missing=1.0, tree_method="exact").fit(
         X, np.repeat([0, 1, 0], 60)
@@ -72,19 +67,19 @@ def test_a_state_that_only_the_missing_number_could_reach_is_unreachable() -> No
 
 
 @pytest.mark.parametrize("missing", [np.inf, -np.inf])
-def test_infinity_that_means_missing_is_refused(missing: float) -> None:
+def test_infinity_that_means_missing_is_refused(missing):
     X, score = _numbers()
     model = xgboost.XGBClassifier(n_estimators=2, missing=missing, n_jobs=1).fit(X, score > 0)
     with pytest.raises(UnsupportedModelError, match="set missing="):
         prune_booster(model, X[:300], X[300:])
 
 
-def _positive() -> tuple[np.ndarray, np.ndarray]:
+def _positive():
     X, score = _numbers()
     return X, np.exp(0.5 * score) + np.random.default_rng(1).random(len(X))
 
 
-def _between(values: np.ndarray) -> float:
+def _between(values):
     """The middle of the widest gap among the central values: no row is a toss-up."""
     found = np.unique(values.astype(float))
     central = found[len(found) // 4 : 3 * len(found) // 4]
@@ -93,7 +88,7 @@ def _between(values: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("objective", ["count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "reg:logistic"])
-def test_xgboost_links_are_cut_on_the_margin(objective: str) -> None:
+def test_xgboost_links_are_cut_on_the_margin(objective):
     X, y = _positive()
     y = y / y.max() if objective == "reg:logistic" else y
     model = xgboost.XGBRegressor(objective=objective, n_estimators=6, max_depth=2, n_jobs=1)
@@ -116,7 +111,7 @@ def test_xgboost_links_are_cut_on_the_margin(objective: str) -> None:
     ],
     ids=lambda options: options["objective"],
 )
-def test_lightgbm_links_are_cut_on_the_raw_score(options: dict[str, Any]) -> None:
+def test_lightgbm_links_are_cut_on_the_raw_score(options):
     X, y = _positive()
     y = y / y.max() if options["objective"].startswith("cross") else y
     model = lightgbm.LGBMRegressor(n_estimators=6, max_depth=2, n_jobs=1, verbose=-1, **options)
@@ -128,7 +123,7 @@ def test_lightgbm_links_are_cut_on_the_raw_score(options: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("loss", ["poisson", "gamma"])
-def test_scikit_learn_links_are_cut_on_the_raw_prediction(loss: str) -> None:
+def test_scikit_learn_links_are_cut_on_the_raw_prediction(loss):
     X, y = _positive()
     model = ensemble.HistGradientBoostingRegressor(loss=loss, max_iter=6, max_depth=2).fit(X, y)
     cut = _between(np.log(model.predict(X)))
@@ -136,7 +131,7 @@ def test_scikit_learn_links_are_cut_on_the_raw_prediction(loss: str) -> None:
     assert np.array_equal(predict_classes(result.original, X), np.log(model.predict(X)) > cut)
 
 
-def test_logitraw_with_a_probability_threshold() -> None:
+def test_logitraw_with_a_probability_threshold():
     X, score = _numbers()
     model = xgboost.XGBClassifier(objective="binary:logitraw", n_estimators=6, max_depth=2, n_jobs=1).fit(
         X, (score > 0).astype(int)
@@ -148,7 +143,7 @@ def test_logitraw_with_a_probability_threshold() -> None:
         assert np.array_equal(predict_classes(result.original, X), expected)
 
 
-def _categories(n_known: int) -> tuple[Any, np.ndarray]:
+def _categories(n_known):
     """Six categories in the rows, ``n_known`` in the table's type, some gaps."""
     X, _ = _numbers()
     random = np.random.default_rng(3)
@@ -160,7 +155,7 @@ def _categories(n_known: int) -> tuple[Any, np.ndarray]:
     return frame, label.astype(int)
 
 
-def _categorical_model(library: str) -> Any:
+def _categorical_model(library):
     if library == "xgboost":
         return xgboost.XGBClassifier(
             n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True, max_cat_to_onehot=1
@@ -175,10 +170,10 @@ def _categorical_model(library: str) -> Any:
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
 @pytest.mark.parametrize("n_known", [6, 9])
-def test_categories_of_every_table(library: str, kind: str, n_known: int) -> None:
+def test_categories_of_every_table(library, kind, n_known):
     frame, label = _categories(n_known)
     model = _categorical_model(library).fit(frame, label)
-    table: Any = frame
+    table = frame
     if kind == "polars":
         table = polars.from_pandas(frame)
     if kind == "pyarrow":
@@ -195,7 +190,7 @@ def test_categories_of_every_table(library: str, kind: str, n_known: int) -> Non
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
 @pytest.mark.parametrize("n_known", [6, 9])
-def test_every_state_of_a_category_is_replayed_as_itself(library: str, n_known: int) -> None:
+def test_every_state_of_a_category_is_replayed_as_itself(library, n_known):
     frame, label = _categories(n_known)
     model = read_model(_categorical_model(library).fit(frame, label))
     space = build_space(model.forest)
@@ -211,7 +206,7 @@ def test_every_state_of_a_category_is_replayed_as_itself(library: str, n_known: 
     assert np.array_equal(native, native_margins(model.forest, matrix))
 
 
-def test_infinity_in_the_rows_of_a_booster() -> None:
+def test_infinity_in_the_rows_of_a_booster():
     X, score = _numbers()
     X[3, 0], X[5, 1] = np.inf, -np.inf
     rows = np.where(np.isinf(X), 0.0, X)
@@ -222,7 +217,7 @@ def test_infinity_in_the_rows_of_a_booster() -> None:
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
-def test_a_table_that_the_library_refuses_is_an_error_of_ours(library: str) -> None:
+def test_a_table_that_the_library_refuses_is_an_error_of_ours(library):
     frame, label = _categories(6)
     model = read_model(_categorical_model(library).fit(frame, label))
     for ask in (predict_classes, predict_margins):
@@ -230,13 +225,13 @@ def test_a_table_that_the_library_refuses_is_an_error_of_ours(library: str) -> N
             ask(model, frame.assign(x="text"))
 
 
-def _table() -> tuple[np.ndarray, np.ndarray]:
+def _table():
     random = np.random.default_rng(0)
     X = random.normal(size=(600, 4)).round(1)
     return X, np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(600)
 
 
-THRESHOLDED: dict[str, tuple[Any, float]] = {
+THRESHOLDED = {
     "xgboost poisson": (lambda: xgboost.XGBRegressor(objective="count:poisson", n_estimators=6, max_depth=2), 0.5),
     "lightgbm gamma": (
         lambda: lightgbm.LGBMRegressor(objective="gamma", n_estimators=6, max_depth=2, verbose=-1, n_jobs=1),
@@ -249,7 +244,7 @@ THRESHOLDED: dict[str, tuple[Any, float]] = {
 
 
 @pytest.mark.parametrize("name", THRESHOLDED)
-def test_the_region_takes_the_original_itself(name: str) -> None:
+def test_the_region_takes_the_original_itself(name):
     make, threshold = THRESHOLDED[name]
     X, y = _table()
     model = make().fit(X, (y > 2).astype(int) if "classes" in name else y)
@@ -273,7 +268,7 @@ def test_the_region_takes_the_original_itself(name: str) -> None:
     [{"missing": -999.0}, {"missing": 0.0}, {"objective": "binary:logitraw"}],
     ids=["missing -999", "missing 0", "logitraw"],
 )
-def test_files_of_odd_wrappers_verify(options: dict[str, Any], tmp_path: Path) -> None:
+def test_files_of_odd_wrappers_verify(options, tmp_path):
     X, y = _table()
     X[::7, 1] = options.get("missing", X[::7, 1])
     label = (y > 2).astype(int) ^ (np.random.default_rng(1).random(600) < 0.1)

@@ -4,10 +4,7 @@ The proof speaks of the native libraries, so only they are asked here; each kind
 be pruned occurs, with missing values and categories where it takes them.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +16,7 @@ from pine_boost.budget import OutOfEffort
 from pine_boost.build_result import original_band
 from pine_boost.errors import PineBoostError
 from pine_boost.native.predict import predict_classes, predict_margins
-from pine_boost.proof.problem import Problem, build_problem
-from pine_boost.result import PruneResult
+from pine_boost.proof.problem import build_problem
 from pine_boost.search import algorithm
 from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows, integer_margins
@@ -29,12 +25,12 @@ from tests.support.verifying import look_for_no_serving_margin
 
 
 @lru_cache(maxsize=1)  # a test asks several times about one result
-def _game(result: PruneResult) -> Problem:
+def _game(result):
     region = result.region
     return build_problem(result.original.forest, region.space, region.tables, delta=region.delta or 0.0)
 
 
-def _same_classes(result: PruneResult, X: np.ndarray) -> int:
+def _same_classes(result, X):
     """Native classes agree on every settled row in the region; returns how many those are."""
     states = result.region.space.states(X)
     inside = result.region.tables.contains(states) & _game(result).settled(states)
@@ -44,7 +40,7 @@ def _same_classes(result: PruneResult, X: np.ndarray) -> int:
     return int(inside.sum())
 
 
-def _check_margins(result: PruneResult, X: np.ndarray) -> None:
+def _check_margins(result, X):
     """The native numbers are those of the solver's integers over 2**grid, bit for bit.
 
     A forest divides its sum by the number of trees and AdaBoost by the sum of the weights; the
@@ -88,7 +84,7 @@ def _check_margins(result: PruneResult, X: np.ndarray) -> None:
     assert np.array_equal(np.asarray(found, dtype=np.float64).reshape(expected.shape), expected)
 
 
-def _check_original_margins(result: PruneResult, X: np.ndarray) -> None:
+def _check_original_margins(result, X):
     """The native margins of the original stay within the band that the proof leaves for them."""
     problem = _game(result)
     states = result.region.space.states(X)
@@ -103,7 +99,7 @@ def _check_original_margins(result: PruneResult, X: np.ndarray) -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.6])
 @pytest.mark.parametrize("name", list(MODELS))
-def test_every_state_of_a_small_space(name: str, alpha: float) -> None:
+def test_every_state_of_a_small_space(name, alpha):
     model, X = built(name)
     result = prune_booster(model, X[:200], X[200:], alpha=alpha, time_limit=60.0)
     assert result.status == "CERTIFIED"
@@ -142,7 +138,7 @@ def test_every_state_of_a_small_space(name: str, alpha: float) -> None:
         "histogram",
     ],
 )
-def test_edges_of_an_isolation_forest(name: str) -> None:
+def test_edges_of_an_isolation_forest(name):
     """Proofs on larger regions: rows on the thresholds of the model and of the score, and beside.
 
     NaN, unseen, fractional and negative categories are among the edges of the model.
@@ -161,13 +157,13 @@ def test_edges_of_an_isolation_forest(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-def test_models_near_the_original(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_near_the_original(name, monkeypatch):
     """Light trees gone, the others as they were: thresholds, beside them, NaN, unseen categories.
 
     The problem of all trees is stopped, so that this is the answer wherever there is room for it.
     """
 
-    def no_answer(state: object) -> list[object]:
+    def no_answer(state):
         raise OutOfEffort
 
     monkeypatch.setattr(algorithm, "first_answers", no_answer)
@@ -185,7 +181,7 @@ def test_models_near_the_original(name: str, monkeypatch: pytest.MonkeyPatch) ->
     _check_margins(result, rows)
 
 
-def _rows_on_edges_of_the_space(result: PruneResult, X: np.ndarray) -> np.ndarray:
+def _rows_on_edges_of_the_space(result, X):
     """Rows of X with one feature on a threshold of model or score, one ulp below or above."""
     rng = np.random.default_rng(3)
     moved = []
@@ -204,7 +200,7 @@ def _rows_on_edges_of_the_space(result: PruneResult, X: np.ndarray) -> np.ndarra
     return np.vstack(moved)
 
 
-def _accepted(result: PruneResult, X: np.ndarray) -> np.ndarray:
+def _accepted(result, X):
     """Rows the native predict takes: scikit-learn refuses NaN here and there, and huge floats."""
     forest = result.original.forest
     accepted = np.ones(len(X), dtype=bool)
@@ -215,18 +211,18 @@ def _accepted(result: PruneResult, X: np.ndarray) -> np.ndarray:
     return accepted
 
 
-def _probabilities(native: Any, rows: np.ndarray) -> np.ndarray:
+def _probabilities(native, rows):
     if hasattr(native, "predict_proba"):
         return np.asarray(native.predict_proba(rows)[:, 1])
     return np.asarray(native.predict(rows, num_threads=1))
 
 
-def _check_bands(name: str, quantiles: tuple[float, ...], alpha: float) -> None:
+def _check_bands(name, quantiles, alpha):
     """Thresholds where the model has probabilities on all sides, so that every band occurs."""
     model, X = built(name)
     distinct = np.unique(_probabilities(model, X).round(3))
     cuts = np.quantile(distinct, quantiles).round(4)
-    threshold: Any = float(cuts[0]) if len(cuts) == 1 else tuple(cuts.tolist())
+    threshold = float(cuts[0]) if len(cuts) == 1 else tuple(cuts.tolist())
     result = prune_booster(model, X[:200], X[200:], alpha=alpha, threshold=threshold)
     assert result.status == "CERTIFIED"
     assert result.certificate.thresholds == tuple(cuts.tolist())
@@ -245,17 +241,17 @@ def _check_bands(name: str, quantiles: tuple[float, ...], alpha: float) -> None:
 
 @pytest.mark.parametrize("quantiles", [(0.3,), (0.8,), (0.2, 0.5, 0.9)])
 @pytest.mark.parametrize("name", ["xgb binary", "lgb binary", "gradient boosting", "histogram"])
-def test_thresholds_natively(name: str, quantiles: tuple[float, ...]) -> None:
+def test_thresholds_natively(name, quantiles):
     _check_bands(name, quantiles, 0.2)
 
 
 @pytest.mark.parametrize("quantile", [0.3, 0.7])
 @pytest.mark.parametrize("name", ["random forest", "extra trees", "lgb rf"])
-def test_threshold_of_a_forest(name: str, quantile: float) -> None:
+def test_threshold_of_a_forest(name, quantile):
     _check_bands(name, (quantile,), 0.3)
 
 
-def test_thresholds_per_class_are_refused() -> None:
+def test_thresholds_per_class_are_refused():
     for name in ("xgb 3 classes", "lgb 3 classes", "random forest 3 classes"):
         model, X = built(name)
         for threshold in (0.3, (0.2, 0.3, 0.5)):
@@ -263,7 +259,7 @@ def test_thresholds_per_class_are_refused() -> None:
                 prune_booster(model, X[:200], X[200:], threshold=threshold)
 
 
-def test_pure_leaves_tie_natively() -> None:
+def test_pure_leaves_tie_natively():
     """Fully grown trees vote 0 or 1, so an even forest ties on many inputs."""
     X = np.random.default_rng(0).integers(0, 5, size=(160, 3)).astype(np.float64)
     y = (X[:, 0] * X[:, 1] + X[:, 2] > 5).astype(int)  # a function of X: no leaf is mixed
@@ -279,7 +275,7 @@ def test_pure_leaves_tie_natively() -> None:
     assert np.array_equal(model.predict(rows), result.model.predict(rows))
 
 
-def test_needed_distance_is_kept_natively() -> None:
+def test_needed_distance_is_kept_natively():
     """No pruned margin of a proved input is nearer to the cut than the proof says."""
     model, X = built("xgb binary")
     result = prune_booster(model, X[:200], X[200:], alpha=0.2, threshold=0.3)
@@ -295,13 +291,13 @@ def test_needed_distance_is_kept_natively() -> None:
     assert np.all(sides[decided] >= np.broadcast_to(needed, sides.shape)[decided])
 
 
-def _many_points(result: PruneResult, X: np.ndarray, n_points: int) -> np.ndarray:
+def _many_points(result, X, n_points):
     """Points of the region: rows of X with up to three values moved onto or beside thresholds."""
     rng = np.random.default_rng(7)
     forest = result.original.forest
     edges = edge_rows(forest, X[:1], limit=200)  # row 0 with one value of a feature changed
     pools = [np.unique(edges[:, j]) for j in range(X.shape[1])]
-    found: list[np.ndarray] = []
+    found = []
     n_found = 0
     while n_found < n_points:
         rows = X[rng.integers(len(X), size=50_000)].copy()
@@ -318,7 +314,7 @@ def _many_points(result: PruneResult, X: np.ndarray, n_points: int) -> np.ndarra
     return np.concatenate(found)[:n_points]
 
 
-def _pruned_large(name: str, alpha: float) -> tuple[PruneResult, np.ndarray]:
+def _pruned_large(name, alpha):
     large = LARGE[name]
     X, y = large.table()
     model = large.make().set_params(random_state=0).fit(X[: large.n_fit], y[: large.n_fit])
@@ -327,7 +323,7 @@ def _pruned_large(name: str, alpha: float) -> tuple[PruneResult, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", list(LARGE))
-def test_a_hundred_thousand_points(name: str) -> None:
+def test_a_hundred_thousand_points(name):
     result, X = _pruned_large(name, LARGE[name].alpha)
     assert result.status == "CERTIFIED"
     assert result.search.pruned is not None
@@ -340,7 +336,7 @@ def test_a_hundred_thousand_points(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("name", list(LARGE))
-def test_millions_of_points(name: str, alpha: float) -> None:
+def test_millions_of_points(name, alpha):
     result, X = _pruned_large(name, alpha)
     assert result.status == "CERTIFIED"
     assert _same_classes(result, _many_points(result, X, 1_000_000)) > 900_000

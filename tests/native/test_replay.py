@@ -1,9 +1,6 @@
 """Counterexamples replayed natively: true ones pass for every kind of model, wrong ones raise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,30 +10,27 @@ from pine_boost.budget import Budget, Effort
 from pine_boost.build_result import certain_classes, replay_points
 from pine_boost.errors import MissingDependencyError, PineBoostError
 from pine_boost.exporters import export
-from pine_boost.model.forest import Model, PrunedForest, tree_units
+from pine_boost.model.forest import tree_units
 from pine_boost.model.rules import SplitKind
 from pine_boost.options import Options
 from pine_boost.parsers import read_model
-from pine_boost.proof.problem import Problem, build_problem
+from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_region
-from pine_boost.region.region import Region
 from pine_boost.search.algorithm import search
 from pine_boost.search.oracle import Oracle
 from pine_boost.search.search_state import SearchState, SearchTask
 from tests.support.grids import grid_forest
 from tests.support.native_models import MODELS, built, xgboost
 
-Parts = tuple[Model, Region, Problem]
 
-
-def _parts(name: str, threshold: Any = None) -> tuple[Parts, np.ndarray]:
+def _parts(name, threshold=None):
     model, X = built(name)
     parsed = read_model(model, threshold=threshold)
     region = fit_region(parsed.forest, X[:200], X[200:], alpha=0.2)
     return (parsed, region, build_problem(parsed.forest, region.space, region.tables)), X
 
 
-def _candidate(problem: Problem, seed: int) -> PrunedForest:
+def _candidate(problem, seed):
     """Reweighted trees without some of them: it loses here and there."""
     rng = np.random.default_rng(seed)
     unit = tree_units(problem.forest, "round")
@@ -46,7 +40,7 @@ def _candidate(problem: Problem, seed: int) -> PrunedForest:
     return grid_forest(problem.forest, weights[unit], grid=18)
 
 
-def _replay(parts: Parts, pruned: PrunedForest, states: np.ndarray) -> None:
+def _replay(parts, pruned, states):
     """Export a candidate and predict the points with both native models."""
     parsed, region, problem = parts
     threshold = parsed.forest.decision.thresholds or None
@@ -54,7 +48,7 @@ def _replay(parts: Parts, pruned: PrunedForest, states: np.ndarray) -> None:
     replay_points(problem, region.schema, (parsed, smaller), pruned, states)
 
 
-def _lost(problem: Problem, pruned: PrunedForest, n_states: int = 4000) -> np.ndarray:
+def _lost(problem, pruned, n_states=4000):
     rng = np.random.default_rng(0)
     states = np.stack([rng.integers(0, n, n_states) for n in problem.space.n_states], axis=1)
     states = states.astype(np.int32)
@@ -63,7 +57,7 @@ def _lost(problem: Problem, pruned: PrunedForest, n_states: int = 4000) -> np.nd
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-def test_true_counterexamples_of_every_kind_pass(name: str) -> None:
+def test_true_counterexamples_of_every_kind_pass(name):
     parts, _ = _parts(name)
     problem = parts[2]
     n_points = 0
@@ -78,7 +72,7 @@ def test_true_counterexamples_of_every_kind_pass(name: str) -> None:
 
 @pytest.mark.parametrize("threshold", [0.3, (0.2, 0.5, 0.9)])
 @pytest.mark.parametrize("name", ["xgb binary", "lgb binary", "gradient boosting", "histogram"])
-def test_true_counterexamples_of_thresholds_pass(name: str, threshold: Any) -> None:
+def test_true_counterexamples_of_thresholds_pass(name, threshold):
     parts, _ = _parts(name, threshold)
     pruned = _candidate(parts[2], 1)
     states = _lost(parts[2], pruned)
@@ -86,7 +80,7 @@ def test_true_counterexamples_of_thresholds_pass(name: str, threshold: Any) -> N
     _replay(parts, pruned, states)
 
 
-def test_a_forest_with_a_threshold_and_a_file() -> None:
+def test_a_forest_with_a_threshold_and_a_file():
     parts, _ = _parts("random forest", 0.3)
     pruned = _candidate(parts[2], 1)
     states = _lost(parts[2], pruned)
@@ -103,7 +97,7 @@ def test_a_forest_with_a_threshold_and_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["xgb binary", "xgb 3 classes", "lgb 3 classes", "histogram"])
-def test_a_wrong_leaf_of_the_original_is_caught(name: str) -> None:
+def test_a_wrong_leaf_of_the_original_is_caught(name):
     """The integers of one leaf are off, so that proofs about them would speak of another model."""
     parts, _ = _parts(name)
     parsed, region, problem = parts
@@ -125,7 +119,7 @@ def test_a_wrong_leaf_of_the_original_is_caught(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["xgb binary", "lgb binary", "gradient boosting", "random forest"])
-def test_an_exporter_that_writes_another_leaf_is_caught(name: str) -> None:
+def test_an_exporter_that_writes_another_leaf_is_caught(name):
     parts, _ = _parts(name)
     problem = parts[2]
     pruned = _candidate(problem, 0)
@@ -141,7 +135,7 @@ def test_an_exporter_that_writes_another_leaf_is_caught(name: str) -> None:
         replay_points(problem, parts[1].schema, models, pruned, states)
 
 
-def test_a_whole_run_on_wrong_integers_certifies_nothing() -> None:
+def test_a_whole_run_on_wrong_integers_certifies_nothing():
     """Every leaf of the first tree is wrong on the integers; the search itself cannot see it."""
     model, X = built("xgb binary")
     parsed = read_model(model)
@@ -165,7 +159,7 @@ def test_a_whole_run_on_wrong_integers_certifies_nothing() -> None:
         _replay((parsed, region, wrong), found.pruned, found.points)
 
 
-def _in_the_band() -> tuple[Parts, PrunedForest, np.ndarray]:
+def _in_the_band():
     """A candidate one grid unit nearer to its threshold than a proof needs, at one input."""
     parts, X = _parts("xgb binary", 0.3)
     problem = parts[2]
@@ -183,7 +177,7 @@ def _in_the_band() -> tuple[Parts, PrunedForest, np.ndarray]:
     return parts, replace(pruned, value_int=value_int), state
 
 
-def test_inside_the_band_the_same_class_is_legitimate() -> None:
+def test_inside_the_band_the_same_class_is_legitimate():
     (parsed, region, problem), pruned, state = _in_the_band()
     _replay((parsed, region, problem), pruned, state)
     native = export(parsed, pruned)
@@ -195,13 +189,13 @@ def test_inside_the_band_the_same_class_is_legitimate() -> None:
     assert (lowest[0], highest[0]) == (0, 1)
 
 
-def test_without_the_library_nothing_is_compared(monkeypatch: Any) -> None:
+def test_without_the_library_nothing_is_compared(monkeypatch):
     parts, _ = _parts("xgb binary")
     problem = parts[2]
     pruned = _candidate(problem, 0)
     wrong = replace(problem, original_int=problem.original_int + 2**20)
 
-    def missing(model: Model) -> Any:
+    def missing(model):
         raise MissingDependencyError("no xgboost here")
 
     monkeypatch.setattr(build_result, "load_native", missing)
@@ -209,11 +203,11 @@ def test_without_the_library_nothing_is_compared(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["prune", "sweep"])
-def test_a_wrong_original_never_leaves_prune_or_sweep(monkeypatch: Any, kind: str) -> None:
+def test_a_wrong_original_never_leaves_prune_or_sweep(monkeypatch, kind):
     """Integers of another model: the search believes them, the native libraries do not."""
     model, X = built("xgb binary")
 
-    def wrong(*arguments: Any, **options: Any) -> Problem:
+    def wrong(*arguments, **options):
         problem = build_problem(*arguments, **options)
         table = problem.original_int.copy()
         table[problem.trees.leaf_tree == 0] += int(0.05 * 2.0**problem.scale)
@@ -228,20 +222,20 @@ def test_a_wrong_original_never_leaves_prune_or_sweep(monkeypatch: Any, kind: st
         run()
 
 
-def test_every_point_of_a_proof_is_replayed_in_one_batch(monkeypatch: Any) -> None:
+def test_every_point_of_a_proof_is_replayed_in_one_batch(monkeypatch):
     """What proofs report reaches the native models of `prune_booster` and `sweep`, once each."""
-    reported: set[bytes] = set()
-    replayed: set[bytes] = set()
-    batches: list[int] = []
+    reported = set()
+    replayed = set()
+    batches = []
     prove = Oracle.prove
 
-    def listen(self: Any, pruned: Any, budget: Any) -> Any:
+    def listen(self, pruned, budget):
         verdict = prove(self, pruned, budget)
         if verdict.counterexamples is not None:
             reported.update(row.tobytes() for row in verdict.counterexamples)
         return verdict
 
-    def watch(problem: Any, schema: Any, models: Any, pruned: Any, states: np.ndarray) -> None:
+    def watch(problem, schema, models, pruned, states):
         replayed.update(row.astype(np.int32).tobytes() for row in states)
         batches.append(len(states))
         replay_points(problem, schema, models, pruned, states)
@@ -264,7 +258,7 @@ def test_every_point_of_a_proof_is_replayed_in_one_batch(monkeypatch: Any) -> No
     assert len(batches) <= 4
 
 
-def test_names_and_text_categories() -> None:
+def test_names_and_text_categories():
     import pandas
 
     _, X = built("xgb binary")

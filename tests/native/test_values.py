@@ -1,9 +1,5 @@
 """Models without a class decision: read as values, native margins bit for bit, refused by prune."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import lightgbm
 import numpy as np
 import pytest
@@ -51,7 +47,7 @@ REGRESSORS = {
 }
 
 
-def _table(gaps: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def _table(gaps=True):
     random = np.random.default_rng(2)
     X = random.normal(size=(300, 4)).round(2)
     y = np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(300)
@@ -60,13 +56,13 @@ def _table(gaps: bool = True) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def _rows(forest: Any, X: np.ndarray) -> np.ndarray:
+def _rows(forest, X):
     """Rows of the table, and rows on and one ulp beside thresholds, with NaN where accepted."""
     rows = np.vstack([X, edge_rows(forest, X, infinite=False, limit=100)])
     return rows if forest.accepts_missing else np.nan_to_num(rows)
 
 
-def _booster(objective: str) -> Any:
+def _booster(objective):
     X, y = _table()
     y = y / y.max() if objective == "reg:logistic" else y
     y = (y > 2).astype(float) if objective == "rank:map" else y
@@ -81,7 +77,7 @@ def _booster(objective: str) -> Any:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES_OF_VALUES)
-def test_xgboost_values(objective: str) -> None:
+def test_xgboost_values(objective):
     booster = _booster(objective)
     for source in (booster, bytes(booster.save_raw("json")), bytes(booster.save_raw("ubj"))):
         model = read_model(source, decision="value")
@@ -94,7 +90,7 @@ def test_xgboost_values(objective: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["XGBRegressor", "XGBRFRegressor", "XGBRanker"])
-def test_xgboost_wrappers(name: str) -> None:
+def test_xgboost_wrappers(name):
     X, y = _table()
     wrapper = getattr(xgboost, name)(n_estimators=6, max_depth=3, n_jobs=1)
     options = {"group": [30] * 10} if name == "XGBRanker" else {}
@@ -107,7 +103,7 @@ def test_xgboost_wrappers(name: str) -> None:
 
 @pytest.mark.parametrize("objective", LIGHTGBM_OBJECTIVES)
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_lightgbm_values(objective: str, wrapped: bool) -> None:
+def test_lightgbm_values(objective, wrapped):
     X, y = _table()
     y = y / y.max() if objective.startswith("cross") else y
     is_rank = objective.startswith(("lambda", "rank"))
@@ -129,7 +125,7 @@ def test_lightgbm_values(objective: str, wrapped: bool) -> None:
 
 
 @pytest.mark.parametrize("boosting", ["rf", "dart"])
-def test_lightgbm_value_is_slope_times_margin(boosting: str) -> None:
+def test_lightgbm_value_is_slope_times_margin(boosting):
     X, y = _table()
     options = {
         "objective": "regression",
@@ -148,7 +144,7 @@ def test_lightgbm_value_is_slope_times_margin(boosting: str) -> None:
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
-def test_scikit_learn_values(name: str) -> None:
+def test_scikit_learn_values(name):
     X, y = _table(gaps=name not in ("gradient", "huber"))
     native = REGRESSORS[name]().fit(X, y)
     model = read_model(native, decision="value")
@@ -168,13 +164,13 @@ def test_scikit_learn_values(name: str) -> None:
         assert np.allclose(link(found[:, 0]), native.predict(rows), rtol=1e-14)
 
 
-def _check_value(model: Any) -> None:
+def _check_value(model):
     forest = model.forest
     assert not forest.decides
     assert (forest.classes, forest.n_outputs, forest.decision.cuts) == ((), 1, ())
 
 
-def test_a_classifier_keeps_its_decision() -> None:
+def test_a_classifier_keeps_its_decision():
     X, y = _table()
     native = ensemble.HistGradientBoostingClassifier(max_iter=3).fit(X, y > 2)
     for decision in ("class", "value"):
@@ -185,7 +181,7 @@ def test_a_classifier_keeps_its_decision() -> None:
         read_model(native, decision="both")
 
 
-def test_prune_refuses_values_and_names_what_takes_them() -> None:
+def test_prune_refuses_values_and_names_what_takes_them():
     X, y = _table(gaps=False)
     models = [
         _booster("reg:squarederror"),
@@ -200,7 +196,7 @@ def test_prune_refuses_values_and_names_what_takes_them() -> None:
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
-def test_values_of_a_table_with_categories(library: str) -> None:
+def test_values_of_a_table_with_categories(library):
     import pandas
 
     X, y = _table()
@@ -209,7 +205,7 @@ def test_values_of_a_table_with_categories(library: str) -> None:
     frame = pandas.DataFrame({"a": X[:, 0], "wood": pandas.Categorical.from_codes(codes, names)})
     frame.loc[::30, "wood"] = None
     y = y + np.isin(codes, [1, 3])
-    native: Any = {
+    native = {
         "xgboost": lambda: xgboost.XGBRegressor(
             n_estimators=6, max_depth=3, enable_categorical=True, max_cat_to_onehot=1, n_jobs=1
         ),

@@ -1,12 +1,8 @@
 """CatBoost models are read exactly: live, from files as CatBoost's own parser rounds them, and written again."""
 
-from __future__ import annotations
-
 import json
 from functools import reduce
 from operator import getitem
-from pathlib import Path
-from typing import Any
 
 import catboost
 import numpy as np
@@ -30,12 +26,12 @@ from tests.support.native_files import load_native
 from tests.support.native_models import CATBOOST_QUIET, built, make_table
 
 
-def raw(native: Any, X: np.ndarray) -> np.ndarray:
+def raw(native, X):
     return np.asarray(native.predict(X, prediction_type="RawFormulaVal", thread_count=1)).reshape(len(X), -1)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_margins_and_classes_are_the_native_ones(name: str) -> None:
+def test_margins_and_classes_are_the_native_ones(name):
     native = KINDS[name]()
     live = read_model(native, decision="value")
     X = hard_rows(live.forest, 600)
@@ -54,7 +50,7 @@ def test_margins_and_classes_are_the_native_ones(name: str) -> None:
         assert np.array_equal(native.predict(X).reshape(-1), labels)
 
 
-def test_a_file_from_catboost_is_not_quite_its_live_model() -> None:
+def test_a_file_from_catboost_is_not_quite_its_live_model():
     """Its text is exact, but its parser rounds: a reader that took the nearest doubles would be wrong."""
     native, X = built("cat binary")
     contents = native_json(native)
@@ -62,7 +58,7 @@ def test_a_file_from_catboost_is_not_quite_its_live_model() -> None:
     assert np.array_equal(native_margins(read_model(original_bytes(read_model(native))).forest, X), raw(native, X))
 
 
-def test_decimals_are_those_of_its_parser() -> None:
+def test_decimals_are_those_of_its_parser():
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(size=800) * 10.0 ** rng.uniform(-9, 9, 800), [0.0, -0.0, 2.0**-40, 1e-300]])
     formats = [repr, "{:.17g}".format, "{:.16e}".format, "{:.3f}".format, "{:.25f}".format, text_of]
@@ -85,7 +81,7 @@ def test_decimals_are_those_of_its_parser() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.731, (0.2, 0.6)])
-def test_thresholds_are_compared_with_probabilities(threshold: Any) -> None:
+def test_thresholds_are_compared_with_probabilities(threshold):
     native, X = built("cat binary")
     model = read_model(native, threshold=threshold)
     expected = np.sum([native.predict_proba(X)[:, 1] > cut for cut in np.atleast_1d(threshold)], axis=0)
@@ -93,7 +89,7 @@ def test_thresholds_are_compared_with_probabilities(threshold: Any) -> None:
     assert np.array_equal(model.forest.decision.classes(raw(native, X)), expected)
 
 
-def test_the_threshold_of_the_model_itself() -> None:
+def test_the_threshold_of_the_model_itself():
     native, X = built("cat binary")
     other = native.copy()
     other.set_probability_threshold(0.8)
@@ -105,7 +101,7 @@ def test_the_threshold_of_the_model_itself() -> None:
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), (False, True), (0.5, 1.5), (-1, 3)])
-def test_labels(labels: tuple[Any, Any]) -> None:
+def test_labels(labels):
     X, y = make_table(2)
     native = catboost.CatBoostClassifier(iterations=2, **CATBOOST_QUIET).fit(X, np.array(labels)[y])
     for model in (read_model(native), read_model(original_bytes(read_model(native)))):
@@ -113,14 +109,14 @@ def test_labels(labels: tuple[Any, Any]) -> None:
         assert np.array_equal(np.asarray(labels)[predict_classes(model, X)], native.predict(X))
 
 
-def _with_categories(**options: Any) -> Any:
+def _with_categories(**options):
     X, y = make_table(2, missing=False)
     table = X.astype(object)
     table[:, 1] = X[:, 1].astype(int)
     return catboost.CatBoostClassifier(iterations=12, cat_features=[1], **CATBOOST_QUIET, **options).fit(table, y)
 
 
-def test_what_is_not_supported_is_refused_by_name() -> None:
+def test_what_is_not_supported_is_refused_by_name():
     X, y = make_table(2, missing=False)
     with pytest.raises(UnsupportedModelError, match=r"target statistics \(CTR\).*one_hot_max_size"):
         read_model(_with_categories())
@@ -139,7 +135,7 @@ def test_what_is_not_supported_is_refused_by_name() -> None:
         read_model(KINDS["regressor"]())
 
 
-def test_an_xgboost_feature_may_have_a_name_from_catboost() -> None:
+def test_an_xgboost_feature_may_have_a_name_from_catboost():
     import pandas as pd
     from xgboost import XGBClassifier
 
@@ -162,7 +158,7 @@ def test_an_xgboost_feature_may_have_a_name_from_catboost() -> None:
         (("model_info", "training"), '{"metrics": {}}', "lacks learn_best_error"),
     ],
 )
-def test_what_its_parser_reads_otherwise_or_not_at_all_is_refused(place: Any, value: Any, words: str) -> None:
+def test_what_its_parser_reads_otherwise_or_not_at_all_is_refused(place, value, words):
     """Found by fuzzing: CatBoost loads an empty or a cut model, other outputs, or nothing."""
     document = json.loads(native_json(built("cat binary")[0]))
     *path, last = place
@@ -172,7 +168,7 @@ def test_what_its_parser_reads_otherwise_or_not_at_all_is_refused(place: Any, va
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
-def test_other_encodings_than_utf_8_are_refused(encoding: str) -> None:
+def test_other_encodings_than_utf_8_are_refused(encoding):
     contents = native_json(built("cat binary")[0]).decode().encode(encoding)
     with pytest.raises(catboost.CatBoostError, match="deserialization failed"):
         load_native("catboost", contents)
@@ -180,7 +176,7 @@ def test_other_encodings_than_utf_8_are_refused(encoding: str) -> None:
         read_model(contents)
 
 
-def test_a_file_is_loaded_in_a_child_process_first() -> None:
+def test_a_file_is_loaded_in_a_child_process_first():
     contents = native_json(built("cat binary")[0])
     try_in_child(read_model(contents))
     with pytest.raises(UnsupportedModelError, match="was stopped"):
@@ -189,7 +185,7 @@ def test_a_file_is_loaded_in_a_child_process_first() -> None:
 
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_one_hot_categories(policy: str, n_classes: int) -> None:
+def test_one_hot_categories(policy, n_classes):
     native, table = one_hot(n_classes, grow_policy=policy), table_of_towns(400, seed=1)
     live = read_model(native)
     file, schema = read_model(original_bytes(live)), schema_of(live.forest)
@@ -206,7 +202,7 @@ def test_one_hot_categories(policy: str, n_classes: int) -> None:
         assert np.array_equal(to_matrix(coded, schema), matrix, equal_nan=True)
 
 
-def test_a_pruned_model_with_one_hot_categories_is_verified_from_files(tmp_path: Path) -> None:
+def test_a_pruned_model_with_one_hot_categories_is_verified_from_files(tmp_path):
     native, fit, cal, fresh = (
         one_hot(),
         table_of_towns(400, seed=2),
@@ -229,7 +225,7 @@ def test_a_pruned_model_with_one_hot_categories_is_verified_from_files(tmp_path:
     assert np.array_equal(raw(simplified, fresh), raw(native, fresh))
 
 
-def test_a_regressor_end_to_end() -> None:
+def test_a_regressor_end_to_end():
     """Pruned with a threshold, compressed and truncated within a tolerance, accelerated, simplified."""
     X, y = make_table(2, n_rows=3000)
     value = y + 0.5 * np.nan_to_num(X[:, 0])
@@ -257,7 +253,7 @@ def test_a_regressor_end_to_end() -> None:
 
 
 @pytest.mark.parametrize("column", [[1.0, 2.0], [None, "ulm"], [True, False]])
-def test_categories_that_catboost_does_not_take(column: list[Any]) -> None:
+def test_categories_that_catboost_does_not_take(column):
     X = table_of_towns(2).astype({"town": object})
     X["town"] = np.array(column, dtype=object)
     with pytest.raises(InvalidInputError, match="text and whole numbers as categories"):

@@ -1,11 +1,7 @@
 """LightGBM reader against the native library, bit for bit, and where its label changes."""
 
-from __future__ import annotations
-
 import itertools
 import struct
-from collections.abc import Callable
-from typing import Any
 
 import lightgbm as lgb
 import numpy as np
@@ -27,7 +23,7 @@ from tests.support.lightgbm_texts import leaf, split, text_of
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_margins_and_leaves_equal_the_native_ones(name: str) -> None:
+def test_margins_and_leaves_equal_the_native_ones(name):
     booster = trained(name)
     forest = read_model(booster).forest
     X = rows_for(forest)
@@ -46,13 +42,13 @@ def test_margins_and_leaves_equal_the_native_ones(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_text_is_written_back_byte_for_byte(name: str) -> None:
+def test_text_is_written_back_byte_for_byte(name):
     text = trained(name).model_to_string().encode()
     assert write_document(read_lightgbm(text).document) == text
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_decision_gives_the_native_class(name: str) -> None:
+def test_decision_gives_the_native_class(name):
     booster = trained(name)
     forest = read_lightgbm(booster).forest
     X = rows_for(forest)
@@ -67,7 +63,7 @@ def test_decision_gives_the_native_class(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_export_of_everything_is_the_integer_sum(name: str) -> None:
+def test_export_of_everything_is_the_integer_sum(name):
     booster = trained(name)
     before = booster.model_to_string()
     model = read_lightgbm(booster)
@@ -86,7 +82,7 @@ def test_export_of_everything_is_the_integer_sum(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("seed", range(2))
-def test_drop_and_reweight_against_native_leaf_indices(name: str, seed: int) -> None:
+def test_drop_and_reweight_against_native_leaf_indices(name, seed):
     """The sum is taken over leaf indices that the original reports, not over our own walk."""
     booster = trained(name)
     model = read_lightgbm(booster)
@@ -123,7 +119,7 @@ def test_drop_and_reweight_against_native_leaf_indices(name: str, seed: int) -> 
 
 
 @pytest.mark.parametrize("name", ["binary", "rf", "multiclass", "ova"])
-def test_nothing_kept_leaves_the_intercept(name: str) -> None:
+def test_nothing_kept_leaves_the_intercept(name):
     model = read_lightgbm(trained(name))
     pruned = grid_forest(model.forest, np.zeros(model.forest.n_trees))
     written = export(model, pruned)
@@ -132,7 +128,7 @@ def test_nothing_kept_leaves_the_intercept(name: str) -> None:
     np.testing.assert_array_equal(margins, np.tile(pruned.intercept_int / 2.0**pruned.grid, (5, 1)))
 
 
-def test_one_class_tree_kept_makes_constant_trees_of_the_others() -> None:
+def test_one_class_tree_kept_makes_constant_trees_of_the_others():
     model = read_lightgbm(trained("multiclass"))
     weights = np.zeros(model.forest.n_trees)
     weights[4] = 2.0  # class 1 of round 1
@@ -143,7 +139,7 @@ def test_one_class_tree_kept_makes_constant_trees_of_the_others() -> None:
     assert info[1] > 1
 
 
-def test_prior_is_split_off_the_first_round() -> None:
+def test_prior_is_split_off_the_first_round():
     y = table()[1]
     prior = np.log(y.mean() / (1 - y.mean()))
     bias = read_lightgbm(trained("binary")).forest.tree_bias
@@ -156,7 +152,7 @@ def test_prior_is_split_off_the_first_round() -> None:
     assert not np.any(bias[3:])
 
 
-def test_constant_model_of_one_leaf() -> None:
+def test_constant_model_of_one_leaf():
     X, y, _ = table()
     booster = lgb.train({**BASE, "objective": "binary"}, lgb.Dataset(np.zeros((len(X), 1)), y), 3)
     model = read_lightgbm(booster)
@@ -168,7 +164,7 @@ def test_constant_model_of_one_leaf() -> None:
     assert raw(written, X[:1, :1])[0, 0] == pruned.value_int[0, 0] / 2.0**pruned.grid
 
 
-def test_threads_and_sparse_rows_agree_with_the_export() -> None:
+def test_threads_and_sparse_rows_agree_with_the_export():
     model = read_lightgbm(trained("zero_as_missing"))
     pruned = grid_forest(model.forest)
     written = export(model, pruned)
@@ -180,7 +176,7 @@ def test_threads_and_sparse_rows_agree_with_the_export() -> None:
     np.testing.assert_array_equal(written.predict(X, raw_score=True, num_threads=2), expected)
 
 
-def test_float32_input_is_widened_exactly() -> None:
+def test_float32_input_is_widened_exactly():
     booster = trained("binary")
     forest = read_lightgbm(booster).forest
     X = rows_for(forest)
@@ -193,11 +189,11 @@ def test_float32_input_is_widened_exactly() -> None:
 SIGMOIDS = ("1", "2", "0.5", "0.7", "3", "10", "0.1", "0.123457", "1e-05", "37.5")
 
 
-def probability(text: str) -> Any:
+def probability(text):
     return lgb.Booster(model_str=text).predict(np.zeros((1, 1)), num_threads=1)[0]
 
 
-def largest_without(is_one: Callable[[float], bool], highest: float = 1.0) -> float:
+def largest_without(is_one, highest=1.0):
     """The largest double in [0, highest] for which ``is_one`` is still false, by bisection."""
     low, high = 0, struct.unpack("<q", struct.pack("<d", highest))[0]
     while high - low > 1:
@@ -211,14 +207,14 @@ def largest_without(is_one: Callable[[float], bool], highest: float = 1.0) -> fl
 
 @pytest.mark.parametrize("sigmoid", SIGMOIDS)
 @pytest.mark.parametrize("n_averaged", [0, 3, 7])
-def test_binary_cut_is_the_native_boundary(sigmoid: str, n_averaged: int) -> None:
+def test_binary_cut_is_the_native_boundary(sigmoid, n_averaged):
     objective = f"binary sigmoid:{sigmoid}"
 
-    def text(value: float) -> str:
+    def text(value):
         blocks = [leaf(value)] + [leaf(0.0)] * (n_averaged - 1)
         return text_of(blocks, objective, average=n_averaged > 0)
 
-    def is_one(value: float) -> bool:
+    def is_one(value):
         p = probability(text(value))
         return bool(np.argmax([1.0 - p, p]) == 1)  # as LGBMClassifier does
 
@@ -233,8 +229,8 @@ def test_binary_cut_is_the_native_boundary(sigmoid: str, n_averaged: int) -> Non
 @pytest.mark.parametrize("threshold", [0.5, 0.1, 0.9, 0.3333, 0.999, 1e-6, 1 - 1e-9])
 @pytest.mark.parametrize("sigmoid", ["1", "0.7", "3"])
 @pytest.mark.parametrize("n_averaged", [0, 7])
-def test_threshold_cut_covers_the_native_boundary(threshold: float, sigmoid: str, n_averaged: int) -> None:
-    def text(value: float) -> str:
+def test_threshold_cut_covers_the_native_boundary(threshold, sigmoid, n_averaged):
+    def text(value):
         blocks = [leaf(value)] + [leaf(0.0)] * (n_averaged - 1)
         return text_of(blocks, f"binary sigmoid:{sigmoid}", average=n_averaged > 0)
 
@@ -252,7 +248,7 @@ def test_threshold_cut_covers_the_native_boundary(threshold: float, sigmoid: str
 
 @pytest.mark.parametrize("gap", [0.0, 2.0**-55, 2.0**-53, 2.0**-52, 2.0**-51, 2.0**-47])
 @pytest.mark.parametrize("average", [False, True])
-def test_softmax_order_beyond_the_guard(gap: float, average: bool) -> None:
+def test_softmax_order_beyond_the_guard(gap, average):
     random = np.random.default_rng(3)
     for base in (0.0, *random.normal(size=15) * 4):
         values = np.array([base, base + gap, base - 1.0])
@@ -266,7 +262,7 @@ def test_softmax_order_beyond_the_guard(gap: float, average: bool) -> None:
 
 @pytest.mark.parametrize("sigmoid", ["1", "0.3", "4"])
 @pytest.mark.parametrize("score", [-600.0, -30.0, -1.0, 0.0, 1.0, 8.0, 20.0, 25.0])
-def test_one_against_all_order_beyond_the_guard(sigmoid: str, score: float) -> None:
+def test_one_against_all_order_beyond_the_guard(sigmoid, score):
     base = score / float(sigmoid)
     blocks = [leaf(base), leaf(base), leaf(base - 1)]
     text = text_of(blocks, f"multiclassova num_class:3 sigmoid:{sigmoid}", 3)
@@ -283,7 +279,7 @@ def test_one_against_all_order_beyond_the_guard(sigmoid: str, score: float) -> N
             assert int(np.argmax(probability(text))) == winner
 
 
-def test_one_against_all_that_saturates_is_refused() -> None:
+def test_one_against_all_that_saturates_is_refused():
     text = text_of([leaf(40.0), leaf(50.0), leaf(0.0)], "multiclassova num_class:3 sigmoid:1", 3)
     assert int(np.argmax(probability(text))) == 0  # both are 1.0: the lower score wins natively
     with pytest.raises(UnsupportedModelError, match="multiclass"):
@@ -311,7 +307,7 @@ def test_one_against_all_that_saturates_is_refused() -> None:
         "0.1",
     ],
 )
-def test_every_missing_type_default_side_and_threshold(decision_type: int, threshold: str) -> None:
+def test_every_missing_type_default_side_and_threshold(decision_type, threshold):
     edge = float(threshold)
     values = [
         edge,
@@ -345,7 +341,7 @@ def test_every_missing_type_default_side_and_threshold(decision_type: int, thres
 
 @pytest.mark.parametrize("decision_type", [1, 3, 5, 7, 9, 11])
 @pytest.mark.parametrize("words", ["5", "4294967295", "0 1", "2147483648 0 3"])
-def test_every_kind_of_category(decision_type: int, words: str) -> None:
+def test_every_kind_of_category(decision_type, words):
     special = [
         -0.5,
         -1.0,
@@ -373,20 +369,20 @@ def test_every_kind_of_category(decision_type: int, words: str) -> None:
     np.testing.assert_array_equal(find_leaves(forest, X) - 1, native.reshape(-1, 1))
 
 
-def test_a_threshold_for_several_classes_is_refused() -> None:
+def test_a_threshold_for_several_classes_is_refused():
     several = text_of([leaf(1.0)] * 3, "multiclass num_class:3", 3).encode()
     with pytest.raises(InvalidInputError, match="per-class"):
         read_lightgbm(several, threshold=0.5)
 
 
-def test_several_thresholds_make_bands() -> None:
+def test_several_thresholds_make_bands():
     text = text_of([leaf(1.0)], "binary sigmoid:2").encode()
     forest = read_lightgbm(text, threshold=(0.25, 0.5, 0.75)).forest
     assert forest.classes == (0, 1, 2, 3)
     np.testing.assert_allclose(forest.decision.cuts, [-np.log(3) / 2, 0, np.log(3) / 2])
 
 
-def test_objectives_without_classes_need_a_threshold() -> None:
+def test_objectives_without_classes_need_a_threshold():
     names = (
         "regression",
         "regression sqrt",
@@ -430,12 +426,12 @@ def test_objectives_without_classes_need_a_threshold() -> None:
         ("binary sigmoid:1e999", 1),
     ],
 )
-def test_damaged_objectives_are_refused(line: str, num_class: int) -> None:
+def test_damaged_objectives_are_refused(line, num_class):
     with pytest.raises(MalformedModelError, match="objective"):
         read_objective(line, num_class)
 
 
-def test_margin_sums_run_in_file_order() -> None:
+def test_margin_sums_run_in_file_order():
     for order in itertools.permutations([1e16, 1.0, -1e16, 3.0]):
         text = text_of([leaf(v) for v in order], "binary sigmoid:1")
         native = lgb.Booster(model_str=text).predict(np.zeros((1, 1)), raw_score=True)

@@ -1,9 +1,6 @@
 """Every damaged LightGBM text gives a PineBoostError before any native loader sees it."""
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +19,7 @@ from tests.support.malformed_lightgbm import build, generate, in_tree, sound
 CORPUS = list(generate())
 
 
-def test_the_sound_text_is_accepted() -> None:
+def test_the_sound_text_is_accepted():
     model = read_model(sound())
     assert model.forest.n_trees == 2
     assert model.forest.n_leaves == 7
@@ -32,20 +29,20 @@ def test_the_sound_text_is_accepted() -> None:
     assert write_document(read_lightgbm(write_document(model.document)).document) == write_document(model.document)
 
 
-def test_variations_that_are_sound_are_accepted() -> None:
+def test_variations_that_are_sound_are_accepted():
     assert read_lightgbm(in_tree("threshold=0.5", "threshold=inf")).forest.threshold[0] == np.inf
     assert read_lightgbm(in_tree("leaf_weight=10 20 30 40", "leaf_weight=")).forest.n_trees == 2
     assert read_lightgbm(build(monotone_constraints="1 0")).document.monotone_constraints == (1, 0)
 
 
-def test_corpus_is_large_and_without_repeats() -> None:
+def test_corpus_is_large_and_without_repeats():
     assert len(CORPUS) >= 250
     assert len({name for name, _ in CORPUS}) == len(CORPUS)
     assert all(contents != sound() for _, contents in CORPUS)
 
 
 @pytest.mark.parametrize(("name", "contents"), CORPUS, ids=[name for name, _ in CORPUS])
-def test_malformed_text_is_refused(name: str, contents: bytes) -> None:
+def test_malformed_text_is_refused(name, contents):
     with pytest.raises(PineBoostError) as caught:
         read_lightgbm(contents)
     assert len(str(caught.value)) > 20
@@ -53,7 +50,7 @@ def test_malformed_text_is_refused(name: str, contents: bytes) -> None:
         read_model(contents)
 
 
-def test_deep_chain_is_read_without_recursion() -> None:
+def test_deep_chain_is_read_without_recursion():
     n = 20_000
     lines = {
         "num_leaves": [n],
@@ -79,11 +76,11 @@ def test_deep_chain_is_read_without_recursion() -> None:
     assert native_margins(forest, np.array([[12.5, 0.0]]))[0, 0] == 13.0
 
 
-def random_block(rng: random.Random, index: int, n_features: int) -> str:
+def random_block(rng, index, n_features):
     """A random tree: leaves split at random places, every decision type, odd thresholds."""
     n_leaves = rng.randint(1, 9)
     left, right = [0] * (n_leaves - 1), [0] * (n_leaves - 1)
-    where: list[tuple[list[int], int] | None] = [None] * n_leaves
+    where = [None] * n_leaves
     for node in range(n_leaves - 1):
         leaf = rng.randrange(node + 1)
         slot = where[leaf]
@@ -93,7 +90,7 @@ def random_block(rng: random.Random, index: int, n_features: int) -> str:
         where[leaf], where[node + 1] = (left, node), (right, node)
     edges = [0.0, -0.0, 1.0000000180025095e-35, -1.0000000180025095e-35, 1.5, -2.25, 5e-324, np.inf]
     types = [rng.choice([0, 1, 2, 4, 6, 8, 9, 10]) for _ in left]
-    thresholds: list[str] = []
+    thresholds = []
     bounds, words = [0], []
     for kind in types:
         if kind & 1:
@@ -103,7 +100,7 @@ def random_block(rng: random.Random, index: int, n_features: int) -> str:
         else:
             thresholds.append(repr(rng.choice([*edges, rng.gauss(0, 1)])))
     m = n_leaves - 1
-    lines: list[tuple[str, list[Any]]] = [
+    lines = [
         ("Tree", [index]),
         ("num_leaves", [n_leaves]),
         ("num_cat", [len(bounds) - 1]),
@@ -128,7 +125,7 @@ def random_block(rng: random.Random, index: int, n_features: int) -> str:
 
 @given(seed=st.integers(0, 2**32), n_classes=st.sampled_from([1, 3]), n_rounds=st.integers(1, 4))
 @settings(max_examples=60, deadline=None)
-def test_random_models_agree_with_the_native_library(seed: int, n_classes: int, n_rounds: int) -> None:
+def test_random_models_agree_with_the_native_library(seed, n_classes, n_rounds):
     import lightgbm as lgb
 
     rng = random.Random(seed)

@@ -1,9 +1,6 @@
 """The scikit-learn reader against scikit-learn itself: margins, classes, thresholds, and what is refused."""
 
-from __future__ import annotations
-
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas
@@ -45,7 +42,7 @@ threadpool_limits(1)
 
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_margins_are_bit_equal_and_classes_equal(name: str, n_classes: int) -> None:
+def test_margins_are_bit_equal_and_classes_equal(name, n_classes):
     native = fitted(name, n_classes)
     model = read_sklearn(native)
     forest = model.forest
@@ -68,7 +65,7 @@ def test_margins_are_bit_equal_and_classes_equal(name: str, n_classes: int) -> N
 
 
 @pytest.mark.parametrize("name", ["forest", "extra trees", "forest fitted with NaN"])
-def test_leaves_are_those_of_apply(name: str) -> None:
+def test_leaves_are_those_of_apply(name):
     native = fitted(name, 3)
     model = read_sklearn(native)
     codes, raw = probe_rows(model, name, 3)
@@ -76,7 +73,7 @@ def test_leaves_are_those_of_apply(name: str) -> None:
     assert np.array_equal(leaves, native.apply(raw))
 
 
-def test_reading_changes_nothing_and_tells_names() -> None:
+def test_reading_changes_nothing_and_tells_names():
     X, y = load_iris(return_X_y=True)
     frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
     native = GradientBoostingClassifier(n_estimators=3).fit(frame, y)
@@ -91,7 +88,7 @@ def test_reading_changes_nothing_and_tells_names() -> None:
     assert np.array_equal(native.decision_function(frame), before)
 
 
-def test_string_categories_of_a_table_keep_their_column() -> None:
+def test_string_categories_of_a_table_keep_their_column():
     random = np.random.default_rng(0)
     words = np.array(["oak", "elm", "fir", "yew"])
     frame = pandas.DataFrame(
@@ -125,7 +122,7 @@ def test_string_categories_of_a_table_keep_their_column() -> None:
         assert np.array_equal(native_margins(forest, codes)[:, 0], native.decision_function(rows))
 
 
-def test_ties_of_a_forest_go_to_the_lowest_class() -> None:
+def test_ties_of_a_forest_go_to_the_lowest_class():
     native = fitted("forest of pure leaves", 2)
     model = read_sklearn(native)
     codes, raw = probe_rows(model, "", 2)
@@ -139,7 +136,7 @@ def test_ties_of_a_forest_go_to_the_lowest_class() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_band_covers_every_order_of_the_trees(n_classes: int) -> None:
+def test_band_covers_every_order_of_the_trees(n_classes):
     forest = read_sklearn(fitted("forest", n_classes)).forest
     codes = table(n_classes, "")[0][:40]
     values = forest.leaf_vectors()[find_leaves(forest, codes)]
@@ -155,7 +152,7 @@ def test_band_covers_every_order_of_the_trees(n_classes: int) -> None:
             assert all(abs(Fraction(s) - e) <= band for s, e in zip(row.tolist(), exact_row, strict=True))
 
 
-def test_sparse_rows_mean_zero() -> None:
+def test_sparse_rows_mean_zero():
     X, y = table(2, "")
     X[np.abs(X) < 0.4] = 0.0
     native = RandomForestClassifier(5, max_depth=4, random_state=0).fit(csr_matrix(X), y)
@@ -173,7 +170,7 @@ def test_sparse_rows_mean_zero() -> None:
     n_classes=st.integers(2, 4),
     decimals=st.integers(0, 3),
 )
-def test_random_models(kind: str, seed: int, n_trees: int, depth: int, n_classes: int, decimals: int) -> None:
+def test_random_models(kind, seed, n_trees, depth, n_classes, decimals):
     random = np.random.default_rng(seed)
     X = np.round(random.normal(size=(60, 3)), decimals)
     y = np.concatenate([np.arange(n_classes), random.integers(n_classes, size=60 - n_classes)])
@@ -203,7 +200,7 @@ def test_random_models(kind: str, seed: int, n_trees: int, depth: int, n_classes
 
 @pytest.mark.parametrize("loss", ["log_loss", "exponential"])
 @pytest.mark.parametrize("threshold", [0.2, 0.5, 0.83])
-def test_probability_threshold_of_gradient_boosting(loss: str, threshold: float) -> None:
+def test_probability_threshold_of_gradient_boosting(loss, threshold):
     X, y = table(2, "")
     native = GradientBoostingClassifier(n_estimators=6, learning_rate=0.5, loss=loss, random_state=0).fit(X, y)
     forest = read_sklearn(native, threshold=threshold).forest
@@ -217,7 +214,7 @@ def test_probability_threshold_of_gradient_boosting(loss: str, threshold: float)
     assert np.array_equal(above[clear], margins[clear] > forest.decision.cuts[0])
 
 
-def test_guard_covers_the_sigmoid_next_to_the_cut() -> None:
+def test_guard_covers_the_sigmoid_next_to_the_cut():
     X, y = table(2, "")
     for threshold in (0.01, 0.3, 0.9):
         native = HistGradientBoostingClassifier(max_iter=1).fit(X, y)
@@ -229,7 +226,7 @@ def test_guard_covers_the_sigmoid_next_to_the_cut() -> None:
             assert (native.predict_proba(X[:1])[0, 1] > threshold) is np.bool_(expected)
 
 
-def test_several_thresholds_are_ordered_bands() -> None:
+def test_several_thresholds_are_ordered_bands():
     X, y = table(2, "")
     native = HistGradientBoostingClassifier(max_iter=5).fit(X, y)
     forest = read_sklearn(native, threshold=[0.2, 0.7]).forest
@@ -242,7 +239,7 @@ def test_several_thresholds_are_ordered_bands() -> None:
 
 @pytest.mark.parametrize("threshold", [0.5, 0.25, 0.3])
 @pytest.mark.parametrize("name", ["forest", "forest of pure leaves", "tree"])
-def test_probability_threshold_of_a_forest(name: str, threshold: float) -> None:
+def test_probability_threshold_of_a_forest(name, threshold):
     native = fitted(name, 2)
     model = read_sklearn(native, threshold=threshold)
     forest = model.forest
@@ -269,7 +266,7 @@ def test_probability_threshold_of_a_forest(name: str, threshold: float) -> None:
     ],
     ids=lambda native: type(native).__name__,
 )
-def test_regressors_need_a_threshold(native: Any) -> None:
+def test_regressors_need_a_threshold(native):
     X, y = table(3, "")
     target = X[:, 0] * 2 + y
     native.fit(X, target)
@@ -283,7 +280,7 @@ def test_regressors_need_a_threshold(native: Any) -> None:
 
 @pytest.mark.parametrize("max_features", [1.0, 0.5])
 @pytest.mark.parametrize("contamination", ["auto", 0.1])
-def test_isolation_forest(max_features: float, contamination: Any) -> None:
+def test_isolation_forest(max_features, contamination):
     X, _ = table(2, "")
     native = IsolationForest(
         n_estimators=12, max_features=max_features, contamination=contamination, random_state=0
@@ -335,7 +332,7 @@ BINARY = (Y > 0).astype(int)
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_unsupported(native: Any, message: str) -> None:
+def test_unsupported(native, message):
     with pytest.raises(UnsupportedModelError, match=message):
         read_sklearn(native)
 
@@ -351,7 +348,7 @@ def test_unsupported(native: Any, message: str) -> None:
     ],
     ids=lambda native: type(native).__name__,
 )
-def test_not_fitted(native: Any) -> None:
+def test_not_fitted(native):
     with pytest.raises(InvalidInputError, match="not fitted"):
         read_sklearn(native)
     with pytest.raises(InvalidInputError, match="not fitted"):
@@ -371,7 +368,7 @@ def test_not_fitted(native: Any) -> None:
         ([[0.3]], "finite number or a list"),
     ],
 )
-def test_bad_thresholds(threshold: Any, message: str) -> None:
+def test_bad_thresholds(threshold, message):
     with pytest.raises(InvalidInputError, match=message):
         read_sklearn(fitted("gradient", 2), threshold=threshold)
 
@@ -385,12 +382,12 @@ def test_bad_thresholds(threshold: Any, message: str) -> None:
         ("forest", 2, [0.2, 0.4], "only one threshold"),
     ],
 )
-def test_thresholds_that_cannot_be_kept(name: str, n_classes: int, threshold: Any, message: str) -> None:
+def test_thresholds_that_cannot_be_kept(name, n_classes, threshold, message):
     with pytest.raises(InvalidInputError, match=message):
         read_sklearn(fitted(name, n_classes), threshold=threshold)
 
 
-def test_none_as_category_is_refused() -> None:
+def test_none_as_category_is_refused():
     column = np.array(["a", "b", None] * 40, dtype=object)
     frame = pandas.DataFrame({"x": np.arange(120.0), "word": pandas.Series(column, dtype=object)})
     native = HistGradientBoostingClassifier(max_iter=2, categorical_features=["word"])
@@ -401,14 +398,14 @@ def test_none_as_category_is_refused() -> None:
         read_sklearn(native)
 
 
-def test_damaged_leaves_are_refused() -> None:
+def test_damaged_leaves_are_refused():
     native = RandomForestClassifier(2, max_depth=2).fit(X, Y)
     native.estimators_[0].tree_.value[:] = np.nan
     with pytest.raises(MalformedModelError, match="not finite"):
         read_sklearn(native)
 
 
-def test_subclass_of_a_supported_estimator_is_read() -> None:
+def test_subclass_of_a_supported_estimator_is_read():
     class Mine(RandomForestClassifier):
         """A user's own class."""
 
@@ -417,12 +414,12 @@ def test_subclass_of_a_supported_estimator_is_read() -> None:
     assert model.forest.n_trees == 3
 
 
-def test_isolation_forest_of_another_kind() -> None:
+def test_isolation_forest_of_another_kind():
     with pytest.raises(UnsupportedModelError, match="only IsolationForest"):
         read_isolation_forest(fitted("forest", 2))
 
 
-def test_old_scikit_learn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_scikit_learn_is_refused(monkeypatch):
     native = fitted("forest", 2)
     monkeypatch.setattr("sklearn.__version__", "1.5.2")
     with pytest.raises(UnsupportedModelError, match=r"1\.5\.2 .* Use scikit-learn 1\.6"):

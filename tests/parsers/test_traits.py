@@ -1,13 +1,10 @@
 """The table of libraries: what it tells apart, who else may ask for a library; thresholds mean the same in all."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import catboost
 import lightgbm
@@ -25,7 +22,7 @@ from pine_boost.parsers.catboost.category_hash import category_hash
 from pine_boost.parsers.traits import LIBRARIES, Traits, describe, traits_of
 
 
-def _frame() -> tuple[Any, np.ndarray]:
+def _frame():
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 3))
     codes = random.integers(0, 3, 200)
@@ -34,7 +31,7 @@ def _frame() -> tuple[Any, np.ndarray]:
     return frame, ((X[:, 0] > 0) ^ (codes == 1)).astype(int)
 
 
-def _fitted(library: str) -> Any:
+def _fitted(library):
     frame, label = _frame()
     if library == "xgboost":
         model = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1, missing=-1.0)
@@ -50,7 +47,7 @@ def _fitted(library: str) -> Any:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_facts_are_canonical_and_whole(library: str) -> None:
+def test_facts_are_canonical_and_whole(library):
     model = read_model(_fitted(library))
     facts = describe(model)
     assert json.loads(json.dumps(facts)) == facts
@@ -68,7 +65,7 @@ def test_facts_are_canonical_and_whole(library: str) -> None:
 
 
 @pytest.mark.parametrize("library", ["catboost", "xgboost", "lightgbm"])
-def test_a_file_says_what_its_live_model_says(library: str) -> None:
+def test_a_file_says_what_its_live_model_says(library):
     live = _fitted(library)
     contents = traits_of(library).save(live)
     ours, theirs = describe(read_model(contents)), describe(read_model(live))
@@ -77,7 +74,7 @@ def test_a_file_says_what_its_live_model_says(library: str) -> None:
     assert ours == theirs
 
 
-def test_permuted_names_types_and_objectives_are_other_facts() -> None:
+def test_permuted_names_types_and_objectives_are_other_facts():
     contents = traits_of("xgboost").save(_fitted("xgboost"))
     facts = describe(read_model(contents))
     for key, value in (
@@ -96,7 +93,7 @@ def test_permuted_names_types_and_objectives_are_other_facts() -> None:
 
 
 @pytest.mark.parametrize("library", ["catboost", "xgboost", "lightgbm"])
-def test_a_file_is_recognised_loaded_and_written_again(library: str) -> None:
+def test_a_file_is_recognised_loaded_and_written_again(library):
     traits = traits_of(library)
     contents = traits.save(_fitted(library))
     assert traits.recognises(contents)
@@ -107,7 +104,7 @@ def test_a_file_is_recognised_loaded_and_written_again(library: str) -> None:
     assert next(other for other in LIBRARIES if traits_of(other).recognises(contents)) == library
 
 
-def test_the_file_of_a_wrapper_is_read_like_the_wrapper() -> None:
+def test_the_file_of_a_wrapper_is_read_like_the_wrapper():
     """Its own predict compares the margin of binary:logitraw with 0.5, a Booster's user with 0."""
     frame, label = _frame()
     wrapper = xgboost.XGBClassifier(objective="binary:logitraw", n_estimators=3, max_depth=2, n_jobs=1).fit(
@@ -121,12 +118,12 @@ def test_the_file_of_a_wrapper_is_read_like_the_wrapper() -> None:
     assert wrapper.get_booster().attr("scikit_learn") is None
 
 
-def test_another_library_is_refused_by_name() -> None:
+def test_another_library_is_refused_by_name():
     with pytest.raises(UnsupportedModelError, match="'snapml' are not supported"):
         traits_of("snapml")
 
 
-def test_nobody_else_asks_which_library_it_is() -> None:
+def test_nobody_else_asks_which_library_it_is():
     """What differs between libraries is a trait; two rooms keep a table of their own."""
     package = Path(pine_boost.__file__).parent
     # how each library reads tables, and how it adds its leaves
@@ -140,7 +137,7 @@ def test_nobody_else_asks_which_library_it_is() -> None:
     assert found <= own_table
 
 
-def test_the_page_about_another_library_names_every_field() -> None:
+def test_the_page_about_another_library_names_every_field():
     page = Path(__file__).parents[2] / "docs" / "libraries" / "another.md"
     table = [line for line in page.read_text().splitlines() if line.startswith("    | `")]
     named = {name for line in table for name in re.findall(r"`(\w+)`", line.split("|")[1])}
@@ -151,7 +148,7 @@ CLASSIFIERS = ("xgboost", "lightgbm", "gradient", "histogram")
 
 
 @cache
-def _classifier(name: str) -> Any:
+def _classifier(name):
     X = np.random.default_rng(0).normal(size=(200, 3))
     model = {
         "xgboost": xgboost.XGBClassifier(n_estimators=3, n_jobs=1),
@@ -186,19 +183,19 @@ def _classifier(name: str) -> Any:
         (0.5 + 0j, "finite number or a list"),
     ],
 )
-def test_bad_thresholds_are_refused_by_all(name: str, threshold: Any, message: str) -> None:
+def test_bad_thresholds_are_refused_by_all(name, threshold, message):
     with pytest.raises(InvalidInputError, match=message):
         read_model(_classifier(name), threshold=threshold)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.parametrize("threshold", [0.25, np.float32(0.25), np.array(0.25), [0.25], (0.25,), np.array([0.25])])
-def test_one_threshold_in_any_form(name: str, threshold: Any) -> None:
+def test_one_threshold_in_any_form(name, threshold):
     assert read_model(_classifier(name), threshold=threshold).forest.decision.thresholds == (0.25,)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_several_thresholds_make_bands(name: str) -> None:
+def test_several_thresholds_make_bands(name):
     forest = read_model(_classifier(name), threshold=[0.25, 0.5, 0.75]).forest
     assert forest.decision.thresholds == (0.25, 0.5, 0.75)
     assert forest.classes == (0, 1, 2, 3)

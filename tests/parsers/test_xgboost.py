@@ -1,7 +1,5 @@
 """XGBoost reader: margins bit for bit and classes exactly as the native library gives them; what is refused by name."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

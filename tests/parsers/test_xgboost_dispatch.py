@@ -1,7 +1,5 @@
 """The dispatcher: which reader a model, a file or bytes goes to, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess

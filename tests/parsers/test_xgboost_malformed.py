@@ -1,7 +1,5 @@
 """Damaged XGBoost files: a PineBoostError each time, no crash, no hang, no silent acceptance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xgboost

@@ -1,7 +1,5 @@
 """Old XGBoost versions in their own environments: they read our files, we read theirs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Models that average several ensembles: several calibrators, a soft vote."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

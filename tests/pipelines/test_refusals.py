@@ -1,9 +1,5 @@
 """Layers and steps that leave a row without a class of one threshold are refused; where a calibrator switches."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from sklearn import ensemble
@@ -126,21 +122,21 @@ def test_a_tolerance_with_a_calibrator_around_the_ensemble():
     unwrap(make_pipeline(StandardScaler(), FOREST)).require_own_probabilities(0.05)
 
 
-def _calibrated(score: Any) -> Any:
+def _calibrated(score):
     """Temperature scaling as scikit-learn computes it: in the type of the scores."""
     logits = score.dtype.type(0.8382467) * np.stack([np.log(1 - score), np.log(score)], axis=1)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     return odds[:, 1] / odds.sum(axis=1)
 
 
-def _floats_from(start: float, float_type: Any, count: int) -> Any:
+def _floats_from(start, float_type, count):
     bits = np.int32 if float_type is np.float32 else np.int64
     first = np.array(start, dtype=float_type).view(bits)
     return (first + np.arange(count, dtype=bits)).view(float_type)
 
 
 @pytest.mark.parametrize("float_type", [np.float32, np.float64])
-def test_a_calibrator_that_rounding_turns_around_is_refused(float_type: Any) -> None:
+def test_a_calibrator_that_rounding_turns_around_is_refused(float_type):
     scores = _floats_from(0.26, float_type, 100_000)
     values = _calibrated(scores)
     turned = np.flatnonzero(np.diff(values) < 0)
@@ -152,33 +148,33 @@ def test_a_calibrator_that_rounding_turns_around_is_refused(float_type: Any) -> 
 
 @pytest.mark.parametrize("float_type", [np.float32, np.float64])
 @pytest.mark.parametrize("threshold", [0.001, 0.3, 0.77])
-def test_elsewhere_the_last_float_below_is_found(float_type: Any, threshold: float) -> None:
+def test_elsewhere_the_last_float_below_is_found(float_type, threshold):
     found = switch_point(lambda s: s >= float_type(threshold), float_type, 1e-4, 0.9999, value=_calibrated)
     assert found == np.nextafter(float_type(threshold), float_type(0))
 
 
 class _Step(TransformerMixin, BaseEstimator):
-    def fit(self, X: Any, y: Any = None) -> _Step:
+    def fit(self, X, y=None):
         self.fitted_ = True
         return self
 
 
 class _Noise(_Step):
-    def transform(self, X: Any) -> Any:
+    def transform(self, X):
         return np.asarray(X) + np.random.default_rng().normal(size=np.shape(X))
 
 
 class _Centred(_Step):
-    def transform(self, X: Any) -> Any:
+    def transform(self, X):
         return np.asarray(X) - np.mean(np.asarray(X), axis=0)
 
 
 class _Fewer(_Step):
-    def transform(self, X: Any) -> Any:
+    def transform(self, X):
         return np.asarray(X)[::2] if len(X) == 300 else np.asarray(X)
 
 
-def _pipeline(step: Any) -> tuple[Any, Any]:
+def _pipeline(step):
     X = np.random.default_rng(0).normal(size=(700, 3)) + 1
     trees = ensemble.GradientBoostingClassifier(n_estimators=3, max_depth=2, random_state=0)
     return Pipeline([("step", step), ("trees", trees)]).fit(X[:350], X[:350, 0] > 1), X
@@ -188,13 +184,13 @@ def _pipeline(step: Any) -> tuple[Any, Any]:
     ("step", "message"),
     [(_Noise(), "they are random"), (_Centred(), "whole table"), (_Fewer(), "make 150 rows of 300")],
 )
-def test_steps_that_give_no_row_a_class_are_refused(step: Any, message: str) -> None:
+def test_steps_that_give_no_row_a_class_are_refused(step, message):
     pipeline, X = _pipeline(step)
     with pytest.raises(UnsupportedModelError, match=message):
         prune_booster(pipeline, X[:300], X[300:])
 
 
-def test_steps_that_only_round_otherwise_are_accepted() -> None:
+def test_steps_that_only_round_otherwise_are_accepted():
     """A product of matrices differs in its last bits with the number of rows."""
     pipeline, X = _pipeline(PCA(2))
     assert prune_booster(pipeline, X[:300], X[300:], alpha=0.3).status == "CERTIFIED"

@@ -1,7 +1,5 @@
 """What people deploy around a model comes out as the same kind, with the same classes."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 
@@ -42,17 +40,17 @@ MODELS = {
 }
 
 
-def fitted(name: str, y=Y):
+def fitted(name, y=Y):
     return MODELS[name]().fit(FIT, y[:250])
 
 
-def calibrated(name: str, method: str):
+def calibrated(name, method):
     frozen = FrozenEstimator(fitted(name))
     made = CalibratedClassifierCV(frozen, method=method, ensemble=False, cv=3)
     return made.fit(X[250:], Y[250:])
 
 
-def tuned(name: str):
+def tuned(name):
     return TunedThresholdClassifierCV(MODELS[name](), scoring="f1", thresholds=20, cv=3, random_state=0).fit(
         FIT, Y[:250]
     )

@@ -1,11 +1,8 @@
 """The lower bound in exact integers: what it says is true, and what is not proved is not said."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,22 +12,21 @@ from pine_boost.budget import Budget, StopReason
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import rests_on
 from pine_boost.json_fields import digest_of
-from pine_boost.model.forest import Forest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.options import Options
-from pine_boost.proof.bound import Bound, Cut, _need_more, check_bound, exact_rows, hitting_set, minimal_cuts
+from pine_boost.proof.bound import Cut, _need_more, check_bound, exact_rows, hitting_set, minimal_cuts
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.search.algorithm import search
 from pine_boost.search.search_state import SearchTask
 from pine_boost.tables.schema import schema_of
-from tests.support.bruteforce import CLEAR, Small, all_rows, game_rows, game_value, minimum_columns, small_problem
+from tests.support.bruteforce import CLEAR, all_rows, game_rows, game_value, minimum_columns, small_problem
 from tests.support.forests import HISTOGRAM, MANNERS, XGBOOST, random_forest
 from tests.support.verifying import fitted, pruned_model
 
 
-def _four_cells(*trees: list[float]) -> Forest:
+def _four_cells(*trees):
     """Complete trees over the four cells of two binary features."""
     rng = np.random.default_rng(0)
     base = random_forest(
@@ -47,7 +43,7 @@ def _four_cells(*trees: list[float]) -> Forest:
     return replace(base, feature=feature, value=value, threshold=threshold, intercept=np.zeros(1))
 
 
-def test_two_trees_suffice_and_three_are_not_called_the_fewest() -> None:
+def test_two_trees_suffice_and_three_are_not_called_the_fewest():
     """Equal weights of A and B keep every cell by a margin of 1e-7; floats call that nothing."""
     e = 1e-7
     forest = _four_cells([1, -(1 - e), -1, 1 - e], [-(1 - e), 1, 1 - e, -1], [e / 10, -e / 10, e / 10, -e / 10])
@@ -60,7 +56,7 @@ def test_two_trees_suffice_and_three_are_not_called_the_fewest() -> None:
     assert found.stopped is not StopReason.OPTIMAL or found.n_kept == 2
 
 
-def _winning(small: Small) -> list[frozenset[int]]:
+def _winning(small):
     rows, free, strict = game_rows(small, all_rows(small))
     return [
         frozenset(support)
@@ -71,7 +67,7 @@ def _winning(small: Small) -> list[frozenset[int]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_sum_of_rows_is_a_valid_cut(seed: int) -> None:
+def test_every_sum_of_rows_is_a_valid_cut(seed):
     """Whatever the multipliers: a set of units that keeps all rows meets the cut."""
     n_outputs = 3 if seed % 4 == 3 else 1
     small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, leaf_grid=None)
@@ -101,7 +97,7 @@ def test_every_sum_of_rows_is_a_valid_cut(seed: int) -> None:
     assert n_cuts > 10 or n_outputs > 1
 
 
-def test_sums_that_say_nothing() -> None:
+def test_sums_that_say_nothing():
     small = small_problem(0, XGBOOST, leaf_grid=None, score=None)
     problem = small.problem
     leaves = problem.trees.leaves(small.everything)
@@ -117,7 +113,7 @@ def test_sums_that_say_nothing() -> None:
     assert ties.units([1, 1]) is None  # 0 >= 0 needs no unit at all
 
 
-def _bounded() -> list[tuple[Small, Bound]]:
+def _bounded():
     found = []
     for seed in range(12):
         small = small_problem(seed, MANNERS[seed % 4], n_trees=7, leaf_grid=None, n_fit=6)
@@ -131,7 +127,7 @@ def _bounded() -> list[tuple[Small, Bound]]:
     return found
 
 
-def test_a_bound_is_proved_anew_and_a_wrong_one_is_not() -> None:
+def test_a_bound_is_proved_anew_and_a_wrong_one_is_not():
     forever = Budget()
     for small, bound in _bounded():
         problem, unit = small.problem, small.tree_unit
@@ -156,11 +152,11 @@ def test_a_bound_is_proved_anew_and_a_wrong_one_is_not() -> None:
 
 
 @pytest.fixture(scope="module")
-def certified() -> Any:
+def certified():
     return pruned_model("xgboost", indifference=0.0)
 
 
-def test_the_fewest_are_claimed_with_their_proof_only(certified: Any) -> None:
+def test_the_fewest_are_claimed_with_their_proof_only(certified):
     model, result = certified
     certificate = result.certificate
     assert certificate.optimal
@@ -175,7 +171,7 @@ def test_the_fewest_are_claimed_with_their_proof_only(certified: Any) -> None:
         verify(model, result.model, result.region, bare)
 
 
-def _rewritten(certificate: Certificate, change: Any) -> Certificate:
+def _rewritten(certificate, change):
     """The certificate with an edited bound and a new digest, as a forger would write it."""
     document = json.loads(certificate.to_json())
     change(document["bound"])
@@ -184,28 +180,28 @@ def _rewritten(certificate: Certificate, change: Any) -> Certificate:
     return Certificate.from_json(json.dumps(document))
 
 
-def test_a_forged_bound_is_noticed(certified: Any) -> None:
+def test_a_forged_bound_is_noticed(certified):
     model, result = certified
 
-    def fewer_cuts(bound: dict[str, Any]) -> None:
+    def fewer_cuts(bound):
         bound["cuts"] = bound["cuts"][1:]
 
-    def other_units(bound: dict[str, Any]) -> None:
+    def other_units(bound):
         bound["cuts"][0]["units"] = [11 - unit for unit in bound["cuts"][0]["units"]]
 
-    def other_multiplier(bound: dict[str, Any]) -> None:
+    def other_multiplier(bound):
         bound["cuts"][0]["multipliers"][0] += "0"
 
-    def other_state(bound: dict[str, Any]) -> None:
+    def other_state(bound):
         bound["states"][0][0] += 10**6
 
-    def other_question(bound: dict[str, Any]) -> None:
+    def other_question(bound):
         bound["questions"][0] = 7
 
-    def other_row(bound: dict[str, Any]) -> None:
+    def other_row(bound):
         bound["cuts"][0]["rows"][0] = 10**6
 
-    def all_inside(bound: dict[str, Any]) -> None:
+    def all_inside(bound):
         bound["outside"] += 1
 
     for change in (fewer_cuts, other_units, other_multiplier, other_state, other_question, other_row, all_inside):
@@ -219,7 +215,7 @@ def test_a_forged_bound_is_noticed(certified: Any) -> None:
             )
 
 
-def test_rows_outside_the_region_rest_on_x_fit() -> None:
+def test_rows_outside_the_region_rest_on_x_fit():
     model, X = fitted("gradient")
     n = len(X) // 2
     result = prune_booster(model, X[:n], X[n:], alpha=0.6)
@@ -234,7 +230,7 @@ def test_rows_outside_the_region_rest_on_x_fit() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_counting_never_says_more_than_every_set_does(seed: int) -> None:
+def test_counting_never_says_more_than_every_set_does(seed):
     random = np.random.default_rng(seed)
     n_units = 7
     drawn = [np.flatnonzero(random.random(n_units) < 0.35) for _ in range(9)]

@@ -1,9 +1,6 @@
 """Boxes and enumeration against the naive enumerator and CP-SAT; larger regions for hard scores."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +8,6 @@ import xgboost
 
 from pine_boost import prune_booster, verify
 from pine_boost.budget import Budget, Effort, OutOfEffort
-from pine_boost.model.forest import PrunedForest
 from pine_boost.parsers import read_model
 from pine_boost.proof import enumeration
 from pine_boost.proof.boxes import branch_and_bound as boxes
@@ -28,16 +24,16 @@ from pine_boost.region.isolation_forest import cut_trees, enclosing
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known
 from pine_boost.search.driver import search_regions
-from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
+from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, random_forest, random_rows
-from tests.support.naive import Case, broken_rows, in_region, random_case, random_pruned
+from tests.support.naive import broken_rows, in_region, random_case, random_pruned
 from tests.support.scores import fit_isolation_forest
 from tests.support.solver_settings import FOREVER
 
 KINDS = ("same", "reweighted", "planted")
 
 
-def _agrees(case: Case, pruned: PrunedForest) -> int:
+def _agrees(case, pruned):
     """Boxes say what the enumeration says, on every question; returns how many were broken."""
     broken = broken_rows(case, pruned)
     for question in case.problem.questions:
@@ -55,7 +51,7 @@ def _agrees(case: Case, pruned: PrunedForest) -> int:
 
 
 @pytest.mark.parametrize("block", range(8))
-def test_boxes_agree_with_enumeration(block: int) -> None:
+def test_boxes_agree_with_enumeration(block):
     n_broken = n_questions = 0
     for seed in range(block * 40, block * 40 + 40):
         case = random_case(seed)
@@ -66,7 +62,7 @@ def test_boxes_agree_with_enumeration(block: int) -> None:
     assert 0.05 * n_questions < n_broken < 0.95 * n_questions  # both answers were put to the test
 
 
-def test_boxes_and_solver_agree() -> None:
+def test_boxes_and_solver_agree():
     for seed in range(0, 600, 17):
         case = random_case(seed)
         pruned = random_pruned(np.random.default_rng(seed), case.problem, KINDS[seed % 3])
@@ -77,7 +73,7 @@ def test_boxes_and_solver_agree() -> None:
             assert own.answer is other.answer
 
 
-def _larger(seed: int = 3) -> tuple[Case, PrunedForest]:
+def _larger(seed=3):
     """A case whose proof needs more than one box."""
     while True:
         case = random_case(seed)
@@ -89,7 +85,7 @@ def _larger(seed: int = 3) -> tuple[Case, PrunedForest]:
         seed += 1
 
 
-def test_out_of_boxes_is_unknown_and_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_boxes_is_unknown_and_says_how_far_it_came(monkeypatch):
     case, pruned = _larger()
     monkeypatch.setattr(boxes, "_BATCH", 4)
     question = case.problem.questions[0]
@@ -107,7 +103,7 @@ def test_out_of_boxes_is_unknown_and_says_how_far_it_came(monkeypatch: pytest.Mo
     assert late.covered == 0.0
 
 
-def test_parts_of_the_region_can_be_searched_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_the_region_can_be_searched_apart(monkeypatch):
     case, pruned = _larger()
     monkeypatch.setattr(boxes, "_BATCH", 4)
     search = BoxSearch(case.problem, pruned, case.problem.questions[0])
@@ -121,7 +117,7 @@ def test_parts_of_the_region_can_be_searched_apart(monkeypatch: pytest.MonkeyPat
         assert other.run([again], 10**6, FOREVER)[0] is Answer.PROVED
 
 
-def test_the_batch_size_does_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_size_does_not_change_the_answer(monkeypatch):
     for seed in range(1, 200, 13):
         case = random_case(seed)
         pruned = random_pruned(np.random.default_rng(seed), case.problem, "reweighted")
@@ -134,7 +130,7 @@ def test_the_batch_size_does_not_change_the_answer(monkeypatch: pytest.MonkeyPat
             assert len(set(answers)) == 1
 
 
-def test_the_same_call_gives_the_same_states() -> None:
+def test_the_same_call_gives_the_same_states():
     for seed in range(60):
         case = random_case(seed)
         pruned = random_pruned(np.random.default_rng(seed), case.problem, "planted")
@@ -145,7 +141,7 @@ def test_the_same_call_gives_the_same_states() -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_no_bound_lies_below_a_point_of_its_box(seed: int) -> None:
+def test_no_bound_lies_below_a_point_of_its_box(seed):
     """Every sum over every box is at least the largest sum over its points."""
     case = random_case(seed * 7)
     rng = np.random.default_rng(seed)
@@ -171,7 +167,7 @@ def test_no_bound_lies_below_a_point_of_its_box(seed: int) -> None:
         assert search.tables.region.cheapest(position, position).min() >= cheapest[k]
 
 
-def test_large_numbers_are_rounded_up_and_stay_sound() -> None:
+def test_large_numbers_are_rounded_up_and_stay_sound():
     """Leaves near the limit of the solver's rows; a sum is shifted, and must not lose a point."""
     for seed in range(40):
         case = random_case(seed)
@@ -184,7 +180,7 @@ def test_large_numbers_are_rounded_up_and_stay_sound() -> None:
             assert found == broken[:, question.index].any()
 
 
-def test_costs_too_large_for_32_bits_keep_every_point() -> None:
+def test_costs_too_large_for_32_bits_keep_every_point():
     """A user's own score may be huge; its sum is shifted, and the room must not shrink by that."""
     n_found = 0
     for seed in range(24, 600, 12):
@@ -203,7 +199,7 @@ def test_costs_too_large_for_32_bits_keep_every_point() -> None:
     assert n_found > 10
 
 
-def test_an_empty_region_is_proved_at_once() -> None:
+def test_an_empty_region_is_proved_at_once():
     case = random_case(0)
     nothing = tuple(np.zeros_like(states) for states in case.problem.region.allowed)
     problem = replace(case.problem, region=replace(case.problem.region, allowed=nothing))
@@ -213,7 +209,7 @@ def test_an_empty_region_is_proved_at_once() -> None:
         assert proof.answer is Answer.PROVED
 
 
-def test_both_ways_agree_with_the_naive_enumerator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_agree_with_the_naive_enumerator(monkeypatch):
     monkeypatch.setattr(enumeration, "_CHUNK", 50)
     n_broken = n_questions = 0
     for seed in range(120):
@@ -237,7 +233,7 @@ def test_both_ways_agree_with_the_naive_enumerator(monkeypatch: pytest.MonkeyPat
     assert 0.05 * n_questions < n_broken < 0.95 * n_questions  # both answers were put to the test
 
 
-def test_few_leaves_many_inputs_and_late_budgets_have_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_leaves_many_inputs_and_late_budgets_have_no_listing(monkeypatch):
     problem = random_case(3).problem
     assert Prover(problem).listing(FOREVER) is None
     assert list_region(problem, FOREVER) is not None
@@ -250,7 +246,7 @@ def test_few_leaves_many_inputs_and_late_budgets_have_no_listing(monkeypatch: py
             assert list_region(problem, FOREVER) is None
 
 
-def test_the_two_proofs_use_it_and_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_two_proofs_use_it_and_name_it(monkeypatch):
     monkeypatch.setattr(prover_module, "_FEWEST_LEAVES", 0)
     problem = random_case(3).problem
     pruned = random_pruned(np.random.default_rng(0), problem, "same")
@@ -260,7 +256,7 @@ def test_the_two_proofs_use_it_and_name_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("indifference", [0.0, 0.05])
-def test_a_large_model_over_few_states_is_proved_at_once(indifference: float, tmp_path: Path) -> None:
+def test_a_large_model_over_few_states_is_proved_at_once(indifference, tmp_path):
     """100 trees of depth 6 over nine yes-or-no features, one of them with gaps."""
     random = np.random.default_rng(0)
     X = random.integers(0, 2, size=(1500, 9)).astype(float)
@@ -284,7 +280,7 @@ def test_a_large_model_over_few_states_is_proved_at_once(indifference: float, tm
         assert verdict.serving_proved is (None if certificate.serving is None else True)
 
 
-def test_columns_that_no_tree_splits_on_cost_nothing() -> None:
+def test_columns_that_no_tree_splits_on_cost_nothing():
     """More columns than numpy has axes: 80, of which two are split on."""
     X = np.zeros((200, 80))
     X[:, [3, 71]] = np.random.default_rng(0).integers(0, 3, size=(200, 2))
@@ -304,7 +300,7 @@ def test_columns_that_no_tree_splits_on_cost_nothing() -> None:
     assert [proof.answer for proof in listed] == [proof.answer for proof in walked]
 
 
-def test_many_classes_have_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_classes_have_no_listing(monkeypatch):
     """Every row is held once for every question, so these count as trees do."""
     cases = (random_case(seed).problem for seed in range(8, 60))
     problem = next(p for p in cases if len(p.questions) > p.forest.n_trees)
@@ -318,18 +314,18 @@ def test_many_classes_have_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def shallow_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+def shallow_cuts(monkeypatch):
     """Small isolation trees are cut too."""
     monkeypatch.setattr(module, "DEPTHS", (1, 2))
 
 
-def _problem(seed: int, **options: object) -> Small:
-    return small_problem(seed, MANNERS[seed % 4], score="isolation-forest", leaf_grid=None, **options)  # type: ignore[arg-type]
+def _problem(seed, **options):
+    return small_problem(seed, MANNERS[seed % 4], score="isolation-forest", leaf_grid=None, **options)
 
 
 @pytest.mark.usefixtures("shallow_cuts")
 @pytest.mark.parametrize("seed", range(8))
-def test_cut_trees_never_cost_more(seed: int) -> None:
+def test_cut_trees_never_cost_more(seed):
     """Exactly the least of the leaves below: a cut may neither exclude nor forget a point."""
     small = _problem(seed)
     score = small.problem.region.score
@@ -351,7 +347,7 @@ def test_cut_trees_never_cost_more(seed: int) -> None:
 
 @pytest.mark.usefixtures("shallow_cuts")
 @pytest.mark.parametrize("seed", range(8))
-def test_enclosures_contain_the_region(seed: int) -> None:
+def test_enclosures_contain_the_region(seed):
     small = _problem(seed, with_domain=bool(seed % 2))
     problem, everything = small.problem, small.everything
     stages = enclosures(problem)
@@ -376,14 +372,14 @@ def test_enclosures_contain_the_region(seed: int) -> None:
 
 @pytest.mark.usefixtures("shallow_cuts")
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])
-def test_easy_scores_have_no_enclosures(score: str | None) -> None:
+def test_easy_scores_have_no_enclosures(score):
     assert enclosures(small_problem(3, MANNERS[0], score=score, leaf_grid=None).problem) == []
     assert enclosing(RegionTables(())) == []
 
 
 @pytest.mark.usefixtures("shallow_cuts")
 @pytest.mark.parametrize("seed", range(6))
-def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
+def test_stages_end_at_the_brute_force_minimum(seed):
     small = _problem(seed, n_outputs=3 if seed % 3 == 2 else 1, n_trees=6)
     result = search_regions(small.task(), Budget(), Known())
     check_result(small, result)
@@ -393,12 +389,12 @@ def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("shallow_cuts")
-def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch):
     """Where the region's own proofs run out, the model of the whole domain stays, bound and all."""
     fell_back = 0
     prove = Prover.prove
 
-    def give_up(self, *question):  # type: ignore[no-untyped-def]
+    def give_up(self, *question):
         if self.problem.region.slows_cp_sat:
             raise OutOfEffort
         return prove(self, *question)
@@ -418,7 +414,7 @@ def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("shallow_cuts")
-def test_random_forests_of_default_size_are_cut_soundly() -> None:
+def test_random_forests_of_default_size_are_cut_soundly():
     """30 isolation trees of 256 rows, as users have them: sampled rows, not all of them."""
 
     rng = np.random.default_rng(5)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost.budget import Budget
-from pine_boost.model.forest import Decision, Forest, PrunedForest
+from pine_boost.model.forest import Decision, PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.solver import SECOND, SolverSetting
+from pine_boost.proof.cpsat.solver import SECOND
 from pine_boost.proof.problem import Answer, Problem, Question, build_problem
 from pine_boost.region.domain import compile_domain
-from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
+from pine_boost.region.score_tables import PairTable, ScoreTables
 from pine_boost.tables.schema import schema_of
 from tests.support.bruteforce import (
-    Small,
     decide,
     exact_margins,
     keeps_all,
@@ -49,7 +46,7 @@ class Canary:
     lost: tuple[Question, ...]
 
 
-def _three_classes(seed: int) -> Small:
+def _three_classes(seed):
     votes = seed % 3 == 2
     return small_problem(
         seed,
@@ -63,7 +60,7 @@ def _three_classes(seed: int) -> Small:
     )
 
 
-def _bands(seed: int) -> Small:
+def _bands(seed):
     small = small_problem(
         seed, MANNERS[seed % 4], score=SCORES[seed // 4 % 3], with_domain=seed % 5 == 0, leaf_grid=None
     )
@@ -73,7 +70,7 @@ def _bands(seed: int) -> Small:
     return replace(small, problem=build_problem(forest, small.problem.space, small.problem.region))
 
 
-def _candidate(problem: Problem, seed: int) -> PrunedForest:
+def _candidate(problem, seed):
     rng = np.random.default_rng(seed)
     weights = rng.uniform(0.9, 1.1, problem.forest.n_trees)
     if seed % 2:
@@ -81,7 +78,7 @@ def _candidate(problem: Problem, seed: int) -> PrunedForest:
     return grid_forest(problem.forest, weights, grid=12)
 
 
-def _plant(small: Small, pruned: PrunedForest) -> Canary | None:
+def _plant(small, pruned):
     """End the region exactly at the most plausible input that the candidate loses."""
     problem = small.problem
     states = small.everything[problem.region.permits(small.everything)]
@@ -111,9 +108,9 @@ def _plant(small: Small, pruned: PrunedForest) -> Canary | None:
     return Canary(replace(problem, region=region), pruned, states[chosen], questions)
 
 
-def _collect(make: Callable[[int], Small], wanted: int, n_seeds: int) -> dict[str, Canary]:
+def _collect(make, wanted, n_seeds):
     """One canary for each question by name, and the first ones with NaN and with a category."""
-    found: dict[str, Canary] = {}
+    found = {}
     for seed in range(n_seeds):
         small = make(seed)
         canary = _plant(small, _candidate(small.problem, seed))
@@ -132,13 +129,13 @@ def _collect(make: Callable[[int], Small], wanted: int, n_seeds: int) -> dict[st
 
 
 @cache
-def _canaries(kind: str) -> dict[str, Canary]:
+def _canaries(kind):
     if kind == "classes":
         return _collect(_three_classes, wanted=6 + 2, n_seeds=300)
     return _collect(_bands, wanted=2 * len(CUTS) + 2, n_seeds=300)
 
 
-def test_there_is_a_canary_for_every_question() -> None:
+def test_there_is_a_canary_for_every_question():
     pairs = {f"class {a} over {b}" for a in range(3) for b in range(3) if a != b}
     assert set(_canaries("classes")) == pairs | {"missing", "category"}
     bands = _canaries("bands")
@@ -149,7 +146,7 @@ def test_there_is_a_canary_for_every_question() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["classes", "bands"])
-def test_no_setting_of_the_solver_misses_a_canary(kind: str, setting: SolverSetting) -> None:
+def test_no_setting_of_the_solver_misses_a_canary(kind, setting):
     for name, canary in _canaries(kind).items():
         oracle = Prover(canary.problem)
         proofs = oracle.prove(canary.pruned, list(canary.problem.questions), (setting,), FOREVER)
@@ -163,7 +160,7 @@ def test_no_setting_of_the_solver_misses_a_canary(kind: str, setting: SolverSett
 
 
 @pytest.mark.parametrize("kind", ["classes", "bands"])
-def test_boxes_do_not_miss_a_canary(kind: str) -> None:
+def test_boxes_do_not_miss_a_canary(kind):
     for name, canary in _canaries(kind).items():
         for question in canary.problem.questions:
             proof = prove_boxes(canary.problem, canary.pruned, question, max_boxes=10**6, budget=FOREVER)
@@ -174,7 +171,7 @@ def test_boxes_do_not_miss_a_canary(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["classes", "bands"])
-def test_one_unit_of_the_score_less_and_nothing_is_left(kind: str) -> None:
+def test_one_unit_of_the_score_less_and_nothing_is_left(kind):
     """The canary is the only reason: the next smaller region is proved by every method."""
     for canary in _canaries(kind).values():
         assert canary.problem.region.tau is not None
@@ -188,9 +185,9 @@ _KNOWN = (1, 11, 14)  # the first seeds that have one; the others are tried if t
 
 
 @cache
-def _last_inputs(kind: str) -> list[tuple[Small, int]]:
+def _last_inputs(kind):
     """Games that need more columns as soon as tau takes in one more input."""
-    found: list[tuple[Small, int]] = []
+    found = []
     for seed in dict.fromkeys([*(_KNOWN if kind == "classes" else ()), *range(60)]):
         if kind == "classes":
             small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=12, leaf_grid=None, n_fit=3)
@@ -216,7 +213,7 @@ def _last_inputs(kind: str) -> list[tuple[Small, int]]:
 
 @pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["classes", "bands"])
-def test_no_search_certifies_without_the_last_input(kind: str, setting: SolverSetting, monkeypatch: Any) -> None:
+def test_no_search_certifies_without_the_last_input(kind, setting, monkeypatch):
     """Walks and climbs are switched off, so that only the solver can see the last input."""
     only_the_solver(monkeypatch, setting)
     assert len(_last_inputs(kind)) == 3
@@ -227,7 +224,7 @@ def test_no_search_certifies_without_the_last_input(kind: str, setting: SolverSe
             assert keeps_all(small, result.pruned)
 
 
-def _needle(n_features: int, magnitude: float, *, scored: bool) -> tuple[Problem, PrunedForest]:
+def _needle(n_features, magnitude, *, scored):
     """One input out of 2**n_features is class 1; the pruned model has forgotten it.
 
     Tree j is a stump on feature j worth +-w_j; only all features on the right reach the cut. The
@@ -241,7 +238,7 @@ def _needle(n_features: int, magnitude: float, *, scored: bool) -> tuple[Problem
         root = int(base.tree_offset[tree])
         feature[root] = tree
         value[base.left[root]], value[base.right[root]] = -weight[tree], weight[tree]
-    forest: Forest = replace(
+    forest = replace(
         base,
         value=value.astype(np.float32).astype(np.float64),
         feature=feature,
@@ -263,7 +260,7 @@ def _needle(n_features: int, magnitude: float, *, scored: bool) -> tuple[Problem
     return problem, replace(pruned, value_int=value_int)
 
 
-def _chain_score(region: RegionTables, n_features: int) -> ScoreTables | Any:
+def _chain_score(region, n_features):
     """A chain of pair costs whose sum at all ones is exactly tau; most other inputs cost more."""
     bins = tuple(np.array([0, 1]) for _ in range(n_features))
     unary = tuple(np.array([900, 1000]) for _ in range(n_features))
@@ -276,7 +273,7 @@ def _chain_score(region: RegionTables, n_features: int) -> ScoreTables | Any:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 @pytest.mark.parametrize("scored", [False, True])
-def test_needle_is_found_under_every_setting(setting: SolverSetting, scored: bool) -> None:
+def test_needle_is_found_under_every_setting(setting, scored):
     for n_features, magnitude in ((8, 1.0), (20, 1.0), (24, 1e-3)):
         problem, pruned = _needle(n_features, magnitude, scored=scored)
         proofs = Prover(problem).prove(pruned, list(problem.questions), (setting,), FOREVER)
@@ -291,7 +288,7 @@ def test_needle_is_found_under_every_setting(setting: SolverSetting, scored: boo
         assert all(proof.answer is Answer.PROVED for proof in proofs)
 
 
-def test_no_time_is_no_proof() -> None:
+def test_no_time_is_no_proof():
     problem, pruned = _needle(24, 1.0, scored=True)
     proofs = Prover(problem).prove(pruned, list(problem.questions), (SECOND,), Budget.of(-1.0))
     lost = {1: True, -1: False}

@@ -1,9 +1,6 @@
 """The proved distance from the decision: no native input beyond it changes its class."""
 
-from __future__ import annotations
-
 from fractions import Fraction
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -29,7 +26,7 @@ KINDS = {
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def both(request: Any) -> Any:
+def both(request):
     make, n_classes = KINDS[request.param]
     X, y = make_table(n_classes, n_rows=1000, missing=False)
     model = make().fit(X[:600], y[:600])
@@ -38,7 +35,7 @@ def both(request: Any) -> Any:
     return X, result.original, result.compressed, result.record
 
 
-def _farthest_change(X: Any, before: Any, after: Any) -> float:
+def _farthest_change(X, before, after):
     """The largest distance at which a class changes natively, over rows mixed from edges."""
     rng = np.random.default_rng(0)
     edges = np.concatenate([X, edge_rows(before.forest, X[:4], limit=20)])
@@ -51,7 +48,7 @@ def _farthest_change(X: Any, before: Any, after: Any) -> float:
     return float(before.forest.decision.distance(margins)[changed].max())
 
 
-def test_no_input_beyond_the_distance_changes(both: Any) -> None:
+def test_no_input_beyond_the_distance_changes(both):
     X, before, after, record = both
     seen = _farthest_change(X, before, after)
     trees = _compared(before.forest, after.forest, record)
@@ -68,13 +65,13 @@ def test_no_input_beyond_the_distance_changes(both: Any) -> None:
         assert seen <= another[0]
 
 
-def _compared(original: Any, smaller: Any, record: Any) -> tuple[int, ...]:
+def _compared(original, smaller, record):
     if record.proved_trees:
         return tuple(record.proved_trees)
     return tuple(range(int(np.count_nonzero(np.diff(smaller.tree_offset) > 1))))
 
 
-def test_a_model_is_no_distance_from_itself(both: Any) -> None:
+def test_a_model_is_no_distance_from_itself(both):
     _, before, *_ = both
     every = tuple(range(before.forest.n_trees))
     found = exact_distance(before.forest, before.forest, every)
@@ -85,7 +82,7 @@ def test_a_model_is_no_distance_from_itself(both: Any) -> None:
     assert found[0] <= proved[0] <= 1.0001 * float(found[0])
 
 
-def test_numbers_by_hand() -> None:
+def test_numbers_by_hand():
     """One split whose two leaves become +1: below it the class changes, at its own distance."""
     X = np.array([[-1.0], [1.0]] * 20)
     model = xgboost.XGBClassifier(
@@ -102,7 +99,7 @@ def test_numbers_by_hand() -> None:
     assert abs(float(found[1]) - max(high, -low)) < 1e-5
 
 
-def _with_leaves(text: bytes, before: Any, value: float) -> bytes:
+def _with_leaves(text, before, value):
     import json
 
     document = json.loads(text)
@@ -113,7 +110,7 @@ def _with_leaves(text: bytes, before: Any, value: float) -> bytes:
     return json.dumps(document).encode()
 
 
-def test_what_cannot_be_compared_is_not_said(both: Any) -> None:
+def test_what_cannot_be_compared_is_not_said(both):
     _, before, after, record = both
     trees = _compared(before.forest, after.forest, record)
     for wrong in ((*trees, before.forest.n_trees), trees[::-1], (-1, *trees[1:]), trees[1:]):
@@ -122,7 +119,7 @@ def test_what_cannot_be_compared_is_not_said(both: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(10**9 + 1, 7), Fraction(1, 10**12)])
-def test_rounding_goes_up(number: Fraction) -> None:
+def test_rounding_goes_up(number):
     rounded = rounded_up(number)
     assert number <= rounded <= number * (1 + Fraction(2, 10**5))
     assert len(repr(float(rounded)).replace(".", "").strip("0")) <= 10

@@ -1,7 +1,5 @@
 """The CP-SAT encoding: rows over leaves are exact or rounded outward, membership equals numpy's on every state."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,30 +10,28 @@ import pytest
 from ortools.sat.python import cp_model
 
 from pine_boost.model import exact
-from pine_boost.model.forest import Forest, IntArray
 from pine_boost.model.routing import route
-from pine_boost.model.states import StateSpace, build_space
-from pine_boost.proof.cpsat.encoding import Encoding, add_at_least, add_at_most, encode_region
+from pine_boost.model.states import build_space
+from pine_boost.proof.cpsat.encoding import add_at_least, add_at_most, encode_region
 from pine_boost.region.domain import Condition, Domain, compile_domain
-from pine_boost.region.score_tables import ScoreTables
 from pine_boost.tables.schema import schema_of
-from tests.support.bruteforce import Small, small_problem
+from tests.support.bruteforce import small_problem
 from tests.support.encoding import solver_members
-from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
 
 
-def _encoding(small: Small) -> Encoding:
+def _encoding(small):
     problem = small.problem
     return encode_region(problem.space, problem.region, problem.trees, problem.masks)
 
 
-def _sums(small: Small, values: IntArray) -> IntArray:
+def _sums(small, values):
     states = small.everything[small.inside]
     return np.asarray(values[small.problem.trees.leaves(states)].sum(axis=1))
 
 
-def _is_feasible(encoding: Encoding, values: IntArray, bound: int, *, most: bool, exactly: bool) -> bool:
+def _is_feasible(encoding, values, bound, *, most, exactly):
     model = encoding.model.clone()
     add = add_at_most if most else add_at_least
     add(model, encoding, values, bound, exactly=exactly)
@@ -51,7 +47,7 @@ def _is_feasible(encoding: Encoding, values: IntArray, bound: int, *, most: bool
 
 
 @pytest.mark.parametrize("bits", [20, 33, 45, 57])
-def test_one_unit_decides_whatever_the_size(bits: int) -> None:
+def test_one_unit_decides_whatever_the_size(bits):
     """The largest and smallest sum of the region are reached, one unit beyond them is not."""
     n_rounded = 0
     for seed in range(4):
@@ -72,7 +68,7 @@ def test_one_unit_decides_whatever_the_size(bits: int) -> None:
     assert n_rounded == (0 if bits == 20 else 4)
 
 
-def test_boxes_load_no_solver() -> None:
+def test_boxes_load_no_solver():
     """Who proves by boxes alone shares no code with CP-SAT."""
     code = (
         "import sys, pine_boost.proof.boxes.branch_and_bound; "
@@ -82,7 +78,7 @@ def test_boxes_load_no_solver() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_band_is_the_librarys_own_rounding() -> None:
+def test_the_band_is_the_librarys_own_rounding():
     """float32 leaves are exact integers; float64 sums are told apart to a few 1e-12."""
     for manner in MANNERS:
         problem = small_problem(3, manner, leaf_grid=None, score=None).problem
@@ -97,7 +93,7 @@ def test_the_band_is_the_librarys_own_rounding() -> None:
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-def _score(kind: str, forest: Forest, X: np.ndarray) -> tuple[ScoreTables, StateSpace]:
+def _score(kind, forest, X):
     space = build_space(forest)
     if kind == "isolation-forest":
         return fit_isolation_forest(X, forest, n_trees=3, max_samples=6, random_state=2)
@@ -109,7 +105,7 @@ def _score(kind: str, forest: Forest, X: np.ndarray) -> tuple[ScoreTables, State
 @pytest.mark.parametrize("kind", ["chow-liu", "leaf-support", "isolation-forest"])
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("with_domain", [False, True])
-def test_solver_and_numpy_agree_on_every_state(manner: Manner, kind: str, with_domain: bool) -> None:
+def test_solver_and_numpy_agree_on_every_state(manner, kind, with_domain):
     rng = np.random.default_rng(len(kind))
     forest = random_forest(rng, 3, 2, 3, manner=manner, categorical=(1,), n_categories=3)
     X = random_rows(rng, forest, 200)
@@ -132,7 +128,7 @@ def test_solver_and_numpy_agree_on_every_state(manner: Manner, kind: str, with_d
 
 
 @pytest.mark.parametrize("kind", ["one_hot", "ordinal"])
-def test_groups_in_the_solver(kind: str) -> None:
+def test_groups_in_the_solver(kind):
     rng = np.random.default_rng(3)
     forest = random_forest(rng, 6, 2, 3, n_thresholds=3)
     space = build_space(forest)

@@ -1,7 +1,5 @@
 """The checker of exits finds every planted wrong bound, order, stage and value."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,10 +1,7 @@
 """Both methods against brute force over all states, and canaries that must never certify."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,23 +10,22 @@ from hypothesis import strategies as st
 
 from pine_boost.budget import Effort
 from pine_boost.errors import PineBoostError
-from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.encoding import leaf_sum
 from pine_boost.proof.cpsat.prover import Prover, add_question, find_undecided
 from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND
-from pine_boost.proof.problem import Answer, Problem, Proof
+from pine_boost.proof.problem import Answer, Proof
 from pine_boost.search.oracle import Oracle
-from tests.support.bruteforce import Small, exact_margins, lost_questions, small_problem
-from tests.support.forests import MANNERS, XGBOOST, Manner
+from tests.support.bruteforce import exact_margins, lost_questions, small_problem
+from tests.support.forests import MANNERS, XGBOOST
 from tests.support.grids import grid_forest
 from tests.support.solver_settings import FOREVER, SETTINGS
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
 
 
-def _pruned(problem: Problem, rng: np.random.Generator) -> PrunedForest:
+def _pruned(problem, rng):
     """A model near the original: slightly reweighted, one tree dropped, or on a coarse grid."""
     n_trees = problem.forest.n_trees
     kind = rng.integers(4)
@@ -44,7 +40,7 @@ def _pruned(problem: Problem, rng: np.random.Generator) -> PrunedForest:
     return grid_forest(problem.forest, weights, grid=grid)
 
 
-def _check_found(small: Small, pruned: PrunedForest, proof: Proof) -> None:
+def _check_found(small, pruned, proof):
     """A counterexample lies in the region, is decided, and the pruned model loses it, exactly."""
     problem, question = small.problem, proof.question
     assert proof.states is not None
@@ -58,7 +54,7 @@ def _check_found(small: Small, pruned: PrunedForest, proof: Proof) -> None:
     assert side < 0 or (side == 0 and problem.strict[question.index])
 
 
-def _agrees(small: Small, pruned: PrunedForest) -> int:
+def _agrees(small, pruned):
     """Both configurations of CP-SAT and the boxes give brute force's answers."""
     problem = small.problem
     lost = lost_questions(small, pruned)
@@ -83,7 +79,7 @@ def _agrees(small: Small, pruned: PrunedForest) -> int:
     return int(lost.sum())
 
 
-def _loses(small: Small, pruned: PrunedForest, question: Any, states: Any) -> bool:
+def _loses(small, pruned, question, states):
     try:
         _check_found(small, pruned, Proof(question, "climb", Answer.FOUND, 0.0, states))
     except AssertionError:
@@ -101,15 +97,7 @@ def _loses(small: Small, pruned: PrunedForest, question: Any, states: Any) -> bo
     st.sampled_from([None, 0, 3]),
     st.sampled_from([0.1, 0.5, 0.9]),
 )
-def test_oracle_agrees_with_brute_force(
-    seed: int,
-    manner: Manner,
-    outputs: tuple[int, bool],
-    score: str | None,
-    with_domain: bool,
-    leaf_grid: int | None,
-    quantile: float,
-) -> None:
+def test_oracle_agrees_with_brute_force(seed, manner, outputs, score, with_domain, leaf_grid, quantile):
     small = small_problem(
         seed,
         manner,
@@ -126,7 +114,7 @@ def test_oracle_agrees_with_brute_force(
 
 
 @pytest.mark.slow
-def test_oracle_agrees_with_brute_force_many_times() -> None:
+def test_oracle_agrees_with_brute_force_many_times():
     n_lost = 0
     for seed in range(400):
         rng = np.random.default_rng(seed)
@@ -146,7 +134,7 @@ def test_oracle_agrees_with_brute_force_many_times() -> None:
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_both_answers_occur(score: str | None) -> None:
+def test_both_answers_occur(score):
     """The comparison above is not one-sided: the drawn models win and lose questions."""
     n_lost, n_asked = 0, 0
     for seed in range(6):
@@ -157,7 +145,7 @@ def test_both_answers_occur(score: str | None) -> None:
     assert 1 < n_lost < n_asked
 
 
-def _planted() -> list[tuple[Small, PrunedForest]]:
+def _planted():
     """Regions that end exactly at the most plausible counterexample: only one is inside."""
     planted = []
     for seed in range(40):
@@ -182,7 +170,7 @@ def _planted() -> list[tuple[Small, PrunedForest]]:
     return planted
 
 
-def test_settings_take_turns_until_one_has_an_answer(monkeypatch: Any) -> None:
+def test_settings_take_turns_until_one_has_an_answer(monkeypatch):
     """Turns too short for anything grow until there is an answer, the one that is always given."""
     answers = set()
     for seed in range(6):
@@ -202,7 +190,7 @@ def test_settings_take_turns_until_one_has_an_answer(monkeypatch: Any) -> None:
     assert answers == set(Answer)
 
 
-def test_planted_counterexamples_are_found_under_every_setting() -> None:
+def test_planted_counterexamples_are_found_under_every_setting():
     planted = _planted()
     assert len(planted) >= 8
     for small, pruned in planted:
@@ -215,7 +203,7 @@ def test_planted_counterexamples_are_found_under_every_setting() -> None:
             assert proof.answer is Answer.FOUND, setting.name
             _check_found(small, pruned, proof)
         # one unit of the score less, and nothing is left to be found
-        smaller = replace(small.problem.region, tau=small.problem.region.tau - 1)  # type: ignore[operator]
+        smaller = replace(small.problem.region, tau=small.problem.region.tau - 1)
         for setting in SETTINGS[:3]:
             narrow = Prover(replace(small.problem, region=smaller))
             (proof,) = narrow.prove(pruned, [question], (setting,), FOREVER)
@@ -223,7 +211,7 @@ def test_planted_counterexamples_are_found_under_every_setting() -> None:
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
+def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs):
     """No enforced linear row, and coefficients and bounds of every row sum to less than 2**31."""
     checked = 0
     for seed, score in enumerate((*SCORES, *SCORES)):
@@ -248,7 +236,7 @@ def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
     assert checked > 16
 
 
-def test_a_row_beyond_the_safe_range_raises() -> None:
+def test_a_row_beyond_the_safe_range_raises():
     small = small_problem(0, XGBOOST, score=None)
     problem = small.problem
     values = problem.questions[0].side(problem.original_int)
@@ -258,7 +246,7 @@ def test_a_row_beyond_the_safe_range_raises() -> None:
         leaf_sum(encoding, values * 2**28)
 
 
-def test_threads_give_the_same_proofs() -> None:
+def test_threads_give_the_same_proofs():
     small = small_problem(3, XGBOOST, n_outputs=3, n_trees=9)
     pruned = _pruned(small.problem, np.random.default_rng(1))
     questions = list(small.problem.questions)
@@ -270,7 +258,7 @@ def test_threads_give_the_same_proofs() -> None:
         assert a.states is None or np.array_equal(a.states, b.states)
 
 
-def test_empty_region_is_proved_at_once() -> None:
+def test_empty_region_is_proved_at_once():
     small = small_problem(2, XGBOOST, score="chow-liu")
     region = replace(small.problem.region, tau=-1)
     assert not region.contains(small.everything).any()
@@ -282,7 +270,7 @@ def test_empty_region_is_proved_at_once() -> None:
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_undecided_inputs_by_enumeration(n_outputs: int) -> None:
+def test_undecided_inputs_by_enumeration(n_outputs):
 
     answers = set()
     for seed in range(8):

@@ -1,7 +1,5 @@
 """The margin that serving can see, against a list of all inputs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -9,20 +7,19 @@ from functools import cache
 import pytest
 
 from pine_boost.budget import Budget, Effort
-from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Answer, restated
 from pine_boost.proof.standalone_margin import broken_until, find_margin, serving_problem
 from pine_boost.proof.two_proofs import first_proof, second_proof
-from tests.support.bruteforce import Small, check_proofs, decide, exact_margins, small_problem
+from tests.support.bruteforce import check_proofs, decide, exact_margins, small_problem
 from tests.support.forests import MANNERS
 
 CASES = [(seed, n_outputs) for n_outputs in (1, 3) for seed in range(4)]
 
 
 @cache
-def pruned_small(seed: int, n_outputs: int) -> tuple[Small, PrunedForest]:
+def pruned_small(seed, n_outputs):
     small = small_problem(
         seed, MANNERS[seed % len(MANNERS)], n_outputs=n_outputs, n_trees=9, delta=0.7, quantile=0.8, unit="tree"
     )
@@ -31,7 +28,7 @@ def pruned_small(seed: int, n_outputs: int) -> tuple[Small, PrunedForest]:
     return small, found.pruned
 
 
-def surest_mistake(small: Small, pruned: PrunedForest, *, unsettled: bool) -> Fraction:
+def surest_mistake(small, pruned, *, unsettled):
     """The largest margin of the pruned model over the class that the original gives, on its way.
 
     By exact fractions over every input of the region; where rounding decides the original's class,
@@ -61,7 +58,7 @@ def surest_mistake(small: Small, pruned: PrunedForest, *, unsettled: bool) -> Fr
 
 
 @pytest.mark.parametrize(("seed", "n_outputs"), CASES)
-def test_the_margin_holds_on_every_input_and_is_nearly_the_smallest(seed: int, n_outputs: int) -> None:
+def test_the_margin_holds_on_every_input_and_is_nearly_the_smallest(seed, n_outputs):
     small, pruned = pruned_small(seed, n_outputs)
     margin = find_margin(small.problem, pruned, small.fit_states, Budget.of())
     assert margin is not None
@@ -72,7 +69,7 @@ def test_the_margin_holds_on_every_input_and_is_nearly_the_smallest(seed: int, n
 
 
 @pytest.mark.parametrize(("seed", "n_outputs"), CASES)
-def test_one_unit_less_than_what_an_input_breaks_is_never_proved(seed: int, n_outputs: int) -> None:
+def test_one_unit_less_than_what_an_input_breaks_is_never_proved(seed, n_outputs):
     small, pruned = pruned_small(seed, n_outputs)
     inside = small.everything[small.inside]
     broken = broken_until(serving_problem(small.problem, 0), pruned, inside)
@@ -90,11 +87,11 @@ def test_one_unit_less_than_what_an_input_breaks_is_never_proved(seed: int, n_ou
     assert all(p.answer is Answer.PROVED for p in first_proof(Prover(beyond), pruned, Budget.of()))
 
 
-def test_the_cases_have_something_to_break() -> None:
+def test_the_cases_have_something_to_break():
     mistakes = [surest_mistake(*pruned_small(*case), unsettled=False) for case in CASES]
     assert sum(mistake > 0 for mistake in mistakes) >= 4
 
 
-def test_no_time_is_no_margin() -> None:
+def test_no_time_is_no_margin():
     small, pruned = pruned_small(0, 1)
     assert find_margin(small.problem, pruned, small.fit_states, Budget.of(1e-9)) is None

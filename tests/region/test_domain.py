@@ -1,28 +1,24 @@
 """Domain knowledge over states: exactly the states that hold a permitted value, by brute force."""
 
-from __future__ import annotations
-
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import Forest
 from pine_boost.model.reference import cast_value
 from pine_boost.model.rules import Comparison, MissingRule
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import build_space
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.tables.schema import schema_of
-from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest
+from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, random_forest
 from tests.support.grids import feature_edges
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-def _values(rng: np.random.Generator, forest: Forest, feature: int) -> np.ndarray:
+def _values(rng, forest, feature):
     """Values of every kind, NaN left out, as the model sees them."""
     values = np.concatenate([feature_edges(forest, feature), np.arange(-12, 13), rng.normal(size=4000) * 4])
     values = cast_value(forest.comparison, values[np.isfinite(values)])
@@ -31,7 +27,7 @@ def _values(rng: np.random.Generator, forest: Forest, feature: int) -> np.ndarra
     return np.unique(values)
 
 
-def _compiled(forest: Forest, **knowledge: Any) -> tuple[StateSpace, Any]:
+def _compiled(forest, **knowledge):
     space = build_space(forest)
     return space, compile_domain(Domain(**knowledge), space, schema_of(forest))
 
@@ -39,7 +35,7 @@ def _compiled(forest: Forest, **knowledge: Any) -> tuple[StateSpace, Any]:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_state_is_allowed_iff_it_holds_a_permitted_value(manner: Manner, seed: int, whole: bool) -> None:
+def test_a_state_is_allowed_iff_it_holds_a_permitted_value(manner, seed, whole):
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 8, 3, 2, manner=manner, n_thresholds=10)
     low, high = np.sort(rng.integers(-3, 4, size=2)).astype(float)
@@ -57,7 +53,7 @@ def test_a_state_is_allowed_iff_it_holds_a_permitted_value(manner: Manner, seed:
         assert np.array_equal(tables.allowed[0], expected)
 
 
-def test_missing_is_allowed_unless_excluded() -> None:
+def test_missing_is_allowed_unless_excluded():
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 8, 3, 2)
     space, tables = _compiled(forest, lower={0: 0.0}, never_missing=[1])
@@ -67,7 +63,7 @@ def test_missing_is_allowed_unless_excluded() -> None:
     assert not everywhere.allowed[0][space.axes[0].missing_state]
 
 
-def test_missing_that_reads_as_zero_keeps_its_interval() -> None:
+def test_missing_that_reads_as_zero_keeps_its_interval():
     rng = np.random.default_rng(1)
     forest = random_forest(rng, 8, 3, 1, manner=LIGHTGBM, missing_rules=[MissingRule.NAN_IS_ZERO], n_thresholds=8)
     space, tables = _compiled(forest, lower={0: 100.0})
@@ -78,7 +74,7 @@ def test_missing_that_reads_as_zero_keeps_its_interval() -> None:
     assert not present.allowed[0][zero]
 
 
-def test_unreachable_states_are_never_allowed() -> None:
+def test_unreachable_states_are_never_allowed():
     rng = np.random.default_rng(2)
     forest = random_forest(rng, 3, 1, 1, comparison=Comparison.FLOAT32_VALUE_LESS_EQUAL)
     low = float(np.float32(0.3))
@@ -92,7 +88,7 @@ def test_unreachable_states_are_never_allowed() -> None:
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["one_hot", "ordinal"])
-def test_groups_permit_exactly_what_their_values_reach(manner: Manner, seed: int, kind: str) -> None:
+def test_groups_permit_exactly_what_their_values_reach(manner, seed, kind):
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 10, 3, 3, manner=manner)
     space, tables = _compiled(forest, **{kind: [(0, 1, 2)], "never_missing": True})
@@ -110,7 +106,7 @@ def test_groups_permit_exactly_what_their_values_reach(manner: Manner, seed: int
         assert permitted == reached
 
 
-def test_a_missing_member_counts_as_off() -> None:
+def test_a_missing_member_counts_as_off():
     rng = np.random.default_rng(7)
     forest = random_forest(rng, 30, 3, 2)
     space, tables = _compiled(forest, one_hot=[(0, 1)])
@@ -120,7 +116,7 @@ def test_a_missing_member_counts_as_off() -> None:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("seed", range(4))
-def test_forbidden_pairs_never_exclude_a_permitted_input(manner: Manner, seed: int) -> None:
+def test_forbidden_pairs_never_exclude_a_permitted_input(manner, seed):
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 10, 3, 2, manner=manner, n_thresholds=8)
     space, tables = _compiled(forest, forbidden=[(Condition(0, lower=0.0, upper=2.0), Condition(1, upper=-0.5))])
@@ -131,7 +127,7 @@ def test_forbidden_pairs_never_exclude_a_permitted_input(manner: Manner, seed: i
     assert not np.any(excluded & ~forbidden)
 
 
-def test_forbidden_pairs_use_whole_numbers() -> None:
+def test_forbidden_pairs_use_whole_numbers():
     # the only threshold lies between 17 and 18; "at least 18" is exactly its right side
     forest = _stump_pair(17.5)
     pair = (Condition(0, lower=18), Condition(1, lower=1))
@@ -141,7 +137,7 @@ def test_forbidden_pairs_use_whole_numbers() -> None:
         assert tables.permits(space.states(rows)).tolist() == expected
 
 
-def test_forbidden_categories() -> None:
+def test_forbidden_categories():
     rng = np.random.default_rng(3)
     forest = random_forest(rng, 30, 3, 2, manner=XGBOOST, categorical=(0,), n_thresholds=2)
     lowest = float(build_space(forest).axes[1].edges[0])
@@ -170,13 +166,13 @@ def test_forbidden_categories() -> None:
         ({"forbidden": [(Condition(0, 2, 1), Condition(1))]}, "wrong order"),
     ],
 )
-def test_contradictions_are_refused(knowledge: dict[str, Any], message: str) -> None:
+def test_contradictions_are_refused(knowledge, message):
     forest = _stump_pair(0.5)
     with pytest.raises(InvalidInputError, match=message):
         _compiled(forest, **knowledge)
 
 
-def _stump_pair(threshold: float) -> Forest:
+def _stump_pair(threshold):
     """Two features, each split once: at the threshold and at one half."""
     from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Why an input lies outside a region: true changes, in words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from tests.support.regions import fitted_region, forest_and_rows
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-def test_explanations_name_the_surprising_part() -> None:
+def test_explanations_name_the_surprising_part():
     forest, X = forest_and_rows()
     X[:, 3] = np.abs(X[:, 3])
     region = fitted_region(forest, X, domain=Domain(lower={3: 0.0}))
@@ -21,7 +19,7 @@ def test_explanations_name_the_surprising_part() -> None:
     told = region.explain(odd)
     assert not told.inside
     assert told.score == region.score([odd])[0]
-    assert told.score > region.tau  # type: ignore[operator]
+    assert told.score > region.tau
     excess = [reason.excess for reason in told.reasons]
     assert excess == sorted(excess, reverse=True)
     assert excess[0] > 0
@@ -39,7 +37,7 @@ def test_explanations_name_the_surprising_part() -> None:
 
 
 @pytest.mark.parametrize("score", ["leaf-support", "isolation-forest"])
-def test_explanations_of_tree_scores_are_true_changes(score: str) -> None:
+def test_explanations_of_tree_scores_are_true_changes(score):
     forest, X = forest_and_rows()
     region = fitted_region(forest, X, score=score)
     odd = int(np.argmax(region.score(X)))
@@ -53,7 +51,7 @@ def test_explanations_of_tree_scores_are_true_changes(score: str) -> None:
     assert told.reasons[0].excess == (told.score - best) / region.score_tables.scale
 
 
-def test_an_undecided_original_is_a_reason() -> None:
+def test_an_undecided_original_is_a_reason():
     forest, X = forest_and_rows()
     region = fitted_region(forest, X, indifference=0.05, alpha=0.2)
     distance = np.abs(native_margins(forest, X)[:, 0] - region.cuts[0])

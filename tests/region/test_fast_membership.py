@@ -1,7 +1,5 @@
 """The compiled form of a region gives the same integers as the tables, on every kind of axis."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 
@@ -13,22 +11,21 @@ from pine_boost.kernels.compiled import CompiledTrees
 from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.kernels.wellformed_arrays import require_wellformed_region
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import Forest
 from pine_boost.model.routing import route
 from pine_boost.model.rules import Comparison
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import build_space
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
-from pine_boost.region.membership import MANY_ROWS, Membership, compile_membership
+from pine_boost.region.membership import MANY_ROWS, compile_membership
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables, TreeCost, score_of_leaves
-from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
+from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, random_forest, random_rows
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 TINY = [0.0, -0.0, 1e-36, -1e-36, LIGHTGBM_ZERO, -LIGHTGBM_ZERO, 1e-40, 5e-324]
 HUGE = [1e300, -1e300, 3.4028235e38, np.inf, -np.inf]
 
 
-def _values_around(space: StateSpace, feature: int) -> np.ndarray:
+def _values_around(space, feature):
     """Every edge, its neighbours in both float types, and the odd numbers."""
     axis = space.axes[feature]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -40,7 +37,7 @@ def _values_around(space: StateSpace, feature: int) -> np.ndarray:
     return np.concatenate([axis.edges, single, *around, odd, missing])
 
 
-def _rows_around(rng: np.random.Generator, forest: Forest, space: StateSpace) -> np.ndarray:
+def _rows_around(rng, forest, space):
     around = [_values_around(space, feature) for feature in range(space.n_features)]
     n_rows = max(300, *(len(values) for values in around))
     X = random_rows(rng, forest, n_rows)
@@ -49,7 +46,7 @@ def _rows_around(rng: np.random.Generator, forest: Forest, space: StateSpace) ->
     return X
 
 
-def _states_by_the_kernel(space: StateSpace, X: np.ndarray, numpy_twin: bool = False) -> np.ndarray:
+def _states_by_the_kernel(space, X, numpy_twin=False):
     """The states of every feature as scores: a cost table that numbers the states."""
     n_states = space.n_states
     found = []
@@ -62,7 +59,7 @@ def _states_by_the_kernel(space: StateSpace, X: np.ndarray, numpy_twin: bool = F
     return np.stack(found, axis=1)
 
 
-def _twin(compiled: Membership) -> Membership:
+def _twin(compiled):
     """The same region bound to the kernel in numpy."""
     assert isinstance(compiled.trees, CompiledTrees | NumpyTrees)
     if isinstance(compiled.trees, NumpyTrees):
@@ -72,7 +69,7 @@ def _twin(compiled: Membership) -> Membership:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("n_thresholds", [2, 8, 60, 400])
-def test_the_kernel_finds_the_states(manner: Manner, n_thresholds: int) -> None:
+def test_the_kernel_finds_the_states(manner, n_thresholds):
     rng = np.random.default_rng(n_thresholds)
     forest = random_forest(rng, 40, 5, 4, manner=manner, categorical=(1,), n_thresholds=n_thresholds)
     extra = np.array([*TINY, *HUGE, *rng.normal(size=20)])
@@ -88,7 +85,7 @@ def test_the_kernel_finds_the_states(manner: Manner, n_thresholds: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["clustered", "wide", "narrow", "many"])
-def test_edges_of_every_spacing(kind: str) -> None:
+def test_edges_of_every_spacing(kind):
     rng = np.random.default_rng(0)
     edges = {
         "clustered": np.concatenate([[-1e30, 1e30], rng.normal(size=60)]),
@@ -108,7 +105,7 @@ def test_edges_of_every_spacing(kind: str) -> None:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("depth", [0, 1, 2, 5, 9])
-def test_sums_over_trees_are_those_of_the_walk(manner: Manner, depth: int) -> None:
+def test_sums_over_trees_are_those_of_the_walk(manner, depth):
     rng = np.random.default_rng(depth)
     early = 0.02 if depth == 9 else 0.15
     forest = random_forest(rng, 9, depth, 4, manner=manner, categorical=(1,), leaf_probability=early)
@@ -130,7 +127,7 @@ def test_sums_over_trees_are_those_of_the_walk(manner: Manner, depth: int) -> No
 
 
 @pytest.mark.parametrize("rank", [-1, 2**31 - 1, 10_000])
-def test_ranks_that_no_library_writes_are_refused(rank: int) -> None:
+def test_ranks_that_no_library_writes_are_refused(rank):
     region = _region(XGBOOST, "isolation-forest", 3, False)[0]
     document = region.to_json()
     trees = document["score"]["trees"]
@@ -140,7 +137,7 @@ def test_ranks_that_no_library_writes_are_refused(rank: int) -> None:
         Region.from_json(document)
 
 
-def test_tables_that_are_too_short_never_reach_the_kernel() -> None:
+def test_tables_that_are_too_short_never_reach_the_kernel():
     region = _region(XGBOOST, "chow-liu", 3, True)[0]
     compiled = compile_membership(region.space, region.tables, region.score_tables)
     flat, sums = compiled.flat, compiled.sums
@@ -164,7 +161,7 @@ def test_tables_that_are_too_short_never_reach_the_kernel() -> None:
             require_wellformed_region(flat, wrong)
 
 
-def _region(manner: Manner, score: str, seed: int, with_domain: bool) -> tuple[Region, np.ndarray]:
+def _region(manner, score, seed, with_domain):
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 12, 4, 4, manner=manner, categorical=(1,), n_thresholds=20)
     X = random_rows(rng, forest, 1200)
@@ -186,7 +183,7 @@ def _region(manner: Manner, score: str, seed: int, with_domain: bool) -> tuple[R
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("with_domain", [False, True])
-def test_compiled_regions_give_the_same_integers(manner: Manner, score: str, with_domain: bool) -> None:
+def test_compiled_regions_give_the_same_integers(manner, score, with_domain):
     region, probe = _region(manner, score, len(score), with_domain)
     states = region.space.states(probe)
     assert region.score_tables is not None
@@ -213,7 +210,7 @@ def test_compiled_regions_give_the_same_integers(manner: Manner, score: str, wit
 
 
 @pytest.mark.parametrize("n_bins", [2, 16, 40, 300])
-def test_pair_tables_of_every_size(n_bins: int) -> None:
+def test_pair_tables_of_every_size(n_bins):
     rng = np.random.default_rng(n_bins)
     forest = random_forest(rng, 3, 2, 3, manner=LIGHTGBM, categorical=(2,), n_categories=300)
     edges = np.unique(rng.normal(size=n_bins - 1))
@@ -235,7 +232,7 @@ def test_pair_tables_of_every_size(n_bins: int) -> None:
     assert compiled.contains(X).all()
 
 
-def test_a_region_is_compiled_once_and_stays_equal() -> None:
+def test_a_region_is_compiled_once_and_stays_equal():
     region, probe = _region(XGBOOST, "isolation-forest", 3, False)
     before = region.fingerprint()
     many = probe[np.arange(MANY_ROWS) % len(probe)]

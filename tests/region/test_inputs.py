@@ -1,10 +1,7 @@
 """The region on real tables and real models: every kind of table, every library, every edge."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas
@@ -14,48 +11,47 @@ import pytest
 from scipy import sparse
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import Forest
 from pine_boost.model.routing import leaf_masks, route
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import build_space
 from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
 from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.region import Region, fit_region
 from pine_boost.region.membership import MANY_ROWS
-from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
+from pine_boost.region.score_tables import PairTable, ScoreTables
 from tests.support.forests import random_forest, random_rows
 from tests.support.grids import feature_edges
 
 NAMES = ["age", "income", "rate"]
 
 
-def _data(n_rows: int = 600) -> tuple[np.ndarray, np.ndarray]:
+def _data(n_rows=600):
     rng = np.random.default_rng(0)
     X = np.round(rng.normal(size=(n_rows, 3)), 1)
     y = (X[:, 0] + X[:, 1] * X[:, 2] > 0.1).astype(int)
     return X, y
 
 
-def _xgboost(X: Any, y: np.ndarray) -> Any:
+def _xgboost(X, y):
     import xgboost
 
     return xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1).fit(X, y)
 
 
-def _lightgbm(X: Any, y: np.ndarray) -> Any:
+def _lightgbm(X, y):
     import lightgbm
 
     return lightgbm.LGBMClassifier(n_estimators=12, num_leaves=8, n_jobs=1, verbosity=-1, min_child_samples=5).fit(X, y)
 
 
-def _sklearn(X: Any, y: np.ndarray) -> Any:
+def _sklearn(X, y):
     from sklearn.ensemble import GradientBoostingClassifier
 
     return GradientBoostingClassifier(n_estimators=12, max_depth=3, random_state=0).fit(X, y)
 
 
-def _native_leaves(model: Any, X: np.ndarray) -> np.ndarray:
+def _native_leaves(model, X):
     if type(model).__module__.startswith("lightgbm"):
         leaves = model.booster_.predict(X, pred_leaf=True, num_threads=1)
     else:
@@ -72,7 +68,7 @@ LIBRARIES = [
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("train", LIBRARIES)
-def test_a_value_on_an_edge_falls_where_the_native_trees_put_it(train: Any, score: str) -> None:
+def test_a_value_on_an_edge_falls_where_the_native_trees_put_it(train, score):
     """Along one feature the native leaves change exactly where the model's states do.
 
     Two neighbouring floats around each threshold, the threshold itself: values that the native
@@ -108,7 +104,7 @@ def test_a_value_on_an_edge_falls_where_the_native_trees_put_it(train: Any, scor
         assert np.array_equal(region.score(rows[many]), scores[many])
 
 
-def _check_bin_edges(region: Region, model: Any, forest: Forest, X: np.ndarray, feature: int) -> None:
+def _check_bin_edges(region, model, forest, X, feature):
     """Each boundary between bins is a threshold t: t itself is in the bin of t's native side."""
     assert region.score_tables is not None
     bins = region.score_tables.bins[feature]
@@ -129,7 +125,7 @@ def _check_bin_edges(region: Region, model: Any, forest: Forest, X: np.ndarray, 
         assert on == (left if below else right)
 
 
-def _tables_of(kind: str, X: np.ndarray) -> Any:
+def _tables_of(kind, X):
     if kind == "pandas":
         return pandas.DataFrame(X, columns=NAMES)
     if kind == "polars":
@@ -143,7 +139,7 @@ def _tables_of(kind: str, X: np.ndarray) -> Any:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "sparse", "list", "numpy"])
 @pytest.mark.parametrize("train", LIBRARIES[:2])
-def test_every_kind_of_table_gives_the_same_region(train: Any, kind: str) -> None:
+def test_every_kind_of_table_gives_the_same_region(train, kind):
     X, y = _data()
     model = train(pandas.DataFrame(X, columns=NAMES), y)
     forest = read_model(model).forest
@@ -161,7 +157,7 @@ def test_every_kind_of_table_gives_the_same_region(train: Any, kind: str) -> Non
     assert 0 < region.coverage(table).n_inside < len(X)
 
 
-def test_one_row_of_every_kind_is_explained() -> None:
+def test_one_row_of_every_kind_is_explained():
     X, y = _data()
     forest = read_model(_xgboost(pandas.DataFrame(X, columns=NAMES), y)).forest
     region = fit_region(forest, X[:300], X[300:], alpha=0.1)
@@ -171,7 +167,7 @@ def test_one_row_of_every_kind_is_explained() -> None:
     assert not expected.inside
     assert expected.reasons[0].features == ("income",)
     frame = pandas.DataFrame(odd, columns=NAMES)
-    rows: list[Any] = [odd[0], odd[0].tolist(), tuple(odd[0].tolist()), frame]
+    rows = [odd[0], odd[0].tolist(), tuple(odd[0].tolist()), frame]
     rows += [_tables_of("polars", odd), _tables_of("pyarrow", odd)]
     for row in rows:
         assert region.explain(row) == expected
@@ -182,7 +178,7 @@ def test_one_row_of_every_kind_is_explained() -> None:
         region.explain(X[:2])
 
 
-def test_wrong_columns_are_refused_in_every_call() -> None:
+def test_wrong_columns_are_refused_in_every_call():
     X, y = _data()
     forest = read_model(_xgboost(pandas.DataFrame(X, columns=NAMES), y)).forest
     region = fit_region(forest, X[:300], X[300:], alpha=0.1)
@@ -198,7 +194,7 @@ def test_wrong_columns_are_refused_in_every_call() -> None:
 
 @pytest.mark.parametrize("cycle", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_users_own_pairs_in_numpy_and_in_the_solver(seed: int, cycle: bool) -> None:
+def test_a_users_own_pairs_in_numpy_and_in_the_solver(seed, cycle):
     """Any graph of pairs, not only a tree; negative costs, two tables of one pair."""
     from tests.support.encoding import solver_members
 
@@ -215,7 +211,7 @@ def test_a_users_own_pairs_in_numpy_and_in_the_solver(seed: int, cycle: bool) ->
     expected = _scores_by_hand(score, everything)
     assert np.array_equal(region.tables.score.score(everything), expected)
     for tau in (region.tau, region.tau - 1, int(expected.min())):
-        tables: RegionTables = replace(region.tables, tau=tau)
+        tables = replace(region.tables, tau=tau)
         inside = tables.contains(everything)
         assert np.array_equal(inside, tables.permits(everything) & (expected <= tau))
         members = {tuple(row) for row in everything[inside].tolist()}
@@ -225,7 +221,7 @@ def test_a_users_own_pairs_in_numpy_and_in_the_solver(seed: int, cycle: bool) ->
     assert encode_region(space, again.tables, route(forest, space), leaf_masks(route(forest, space), space)).feasible
 
 
-def _random_score(rng: np.random.Generator, space: StateSpace, graph: list[tuple[int, int]]) -> ScoreTables:
+def _random_score(rng, space, graph):
     bins = tuple(np.arange(n) // 2 for n in space.n_states)
     counts = [int(b.max()) + 1 for b in bins]
     unary = tuple(rng.integers(-50, 50, count) for count in counts)
@@ -233,7 +229,7 @@ def _random_score(rng: np.random.Generator, space: StateSpace, graph: list[tuple
     return ScoreTables(bins, unary, pairs, scale=7)
 
 
-def _scores_by_hand(score: ScoreTables, states: np.ndarray) -> np.ndarray:
+def _scores_by_hand(score, states):
     total = []
     for row in states:
         bins = [int(table[state]) for table, state in zip(score.bins, row, strict=True)]

@@ -1,34 +1,28 @@
 """The isolation forest of default size (30 trees, 256 samples): numpy and the solver agree."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
-from pine_boost.model.forest import Forest
-from pine_boost.model.states import StateSpace
-from pine_boost.proof.cpsat.encoding import Encoding
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.membership import compile_membership
-from pine_boost.region.score_tables import RegionTables
 from pine_boost.tables.schema import schema_of
 from tests.support.encoding import all_solutions, encode
-from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.scores import fit_isolation_forest
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-def _encode(forest: Forest, space: StateSpace, region: RegionTables) -> Encoding:
+def _encode(forest, space, region):
     encoding = encode(forest, space, region)
     assert encoding.feasible
     return encoding
 
 
-def _only(encoding: Encoding, space: StateSpace, rows: np.ndarray) -> None:
+def _only(encoding, space, rows):
     """Restrict a model to some rows of states: one Boolean each, which fixes all features."""
     choice = [encoding.model.new_bool_var("") for _ in rows]
     encoding.model.add_exactly_one(choice)
@@ -38,12 +32,12 @@ def _only(encoding: Encoding, space: StateSpace, rows: np.ndarray) -> None:
             encoding.model.add_implication(literal, encoding.features[feature].in_set(here))
 
 
-def _as_set(rows: np.ndarray) -> set[tuple[int, ...]]:
+def _as_set(rows):
     return {tuple(row) for row in rows.tolist()}
 
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
-def test_every_state_of_a_small_space(manner: Manner) -> None:
+def test_every_state_of_a_small_space(manner):
     """Two columns of few values: the whole space is enumerated on both sides."""
     rng = np.random.default_rng(4)
     forest = random_forest(rng, 3, 2, 2, manner=manner, categorical=(1,), n_categories=3)
@@ -73,7 +67,7 @@ def test_every_state_of_a_small_space(manner: Manner) -> None:
         for manner, name in zip(MANNERS, MANNER_NAMES, strict=True)
     ],
 )
-def test_states_on_both_sides_of_tau(manner: Manner) -> None:
+def test_states_on_both_sides_of_tau(manner):
     """A space far too large to enumerate: several hundred states, many of them next to tau."""
     rng = np.random.default_rng(5)
     forest = random_forest(rng, 6, 3, 4, manner=manner, categorical=(1,))
@@ -103,9 +97,7 @@ def test_states_on_both_sides_of_tau(manner: Manner) -> None:
     assert np.array_equal(compiled.score(real), scores)
 
 
-def _probes(
-    rng: np.random.Generator, space: StateSpace, region: RegionTables, states: np.ndarray, tau: int
-) -> np.ndarray:
+def _probes(rng, space, region, states, tau):
     """Rows of the data, changes of one feature, and arbitrary rows; the nearest to tau first."""
     assert region.score is not None
     changed = np.repeat(states, 20, axis=0)
@@ -120,7 +112,7 @@ def _probes(
 
 
 @pytest.mark.parametrize("offset", [-1, 0])
-def test_a_state_exactly_at_tau_one_by_one(offset: int) -> None:
+def test_a_state_exactly_at_tau_one_by_one(offset):
     """Each row alone, tau its own score or one unit less: feasible, then infeasible."""
     rng = np.random.default_rng(6)
     forest = random_forest(rng, 6, 3, 2, manner=MANNERS[0])

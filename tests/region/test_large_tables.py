@@ -1,10 +1,5 @@
 """Tables in chunks: Parquet, Datasets and Dask give the region of the same rows in memory."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas
 import pytest
@@ -12,16 +7,15 @@ from pyarrow import dataset
 
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.errors import InvalidInputError, RegionError
-from pine_boost.model.forest import Forest
 from pine_boost.options import SCORE_NAMES, Options
 from pine_boost.region import Domain, fit_region, fitting
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import _nearest, count_nearest, edges_at_quantiles
 from pine_boost.tables import rows
-from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+from tests.support.forests import MANNERS, random_forest, random_rows
 
 
-def _problem(manner: Manner = MANNERS[0], seed: int = 0) -> tuple[Forest, Any, Any]:
+def _problem(manner=MANNERS[0], seed=0):
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 8, 3, 4, manner=manner, categorical=(1,))
     X = random_rows(rng, forest, 900)
@@ -31,7 +25,7 @@ def _problem(manner: Manner = MANNERS[0], seed: int = 0) -> tuple[Forest, Any, A
     return forest, frame[:600], frame[600:].reset_index(drop=True)
 
 
-def _write(frame: Any, folder: Path, n_files: int = 4) -> Path:
+def _write(frame, folder, n_files=4):
     folder.mkdir()
     for number, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
         frame.iloc[part].to_parquet(folder / f"part-{number}.parquet", index=False)
@@ -40,9 +34,7 @@ def _write(frame: Any, folder: Path, n_files: int = 4) -> Path:
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("manner", MANNERS)
-def test_the_region_is_that_of_the_rows_in_memory(
-    manner: Manner, score: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_region_is_that_of_the_rows_in_memory(manner, score, tmp_path, monkeypatch):
     forest, X_fit, X_cal = _problem(manner)
     options = {"alpha": 0.2, "score": score, "indifference": 0.05, "n_bins": 5}
     expected = fit_region(forest, X_fit, X_cal, **options)
@@ -59,7 +51,7 @@ def test_the_region_is_that_of_the_rows_in_memory(
         assert region.fingerprint() == expected.fingerprint(), name
 
 
-def test_the_search_begins_with_the_distinct_states_of_x_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_begins_with_the_distinct_states_of_x_fit(tmp_path, monkeypatch):
     forest, X_fit, X_cal = _problem()
     whole = fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2))
     folder = _write(X_fit, tmp_path / "fit")
@@ -78,7 +70,7 @@ def test_the_search_begins_with_the_distinct_states_of_x_fit(tmp_path: Path, mon
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_on_dask_the_counting_runs_on_the_workers() -> None:
+def test_on_dask_the_counting_runs_on_the_workers():
     import distributed
     from dask import dataframe as frames
 
@@ -97,7 +89,7 @@ def test_on_dask_the_counting_runs_on_the_workers() -> None:
         assert any(used for _, used in pids.values())
 
 
-def test_pruning_from_parquet(tmp_path: Path) -> None:
+def test_pruning_from_parquet(tmp_path):
     from sklearn.datasets import load_breast_cancer
     from sklearn.ensemble import GradientBoostingClassifier
 
@@ -115,7 +107,7 @@ def test_pruning_from_parquet(tmp_path: Path) -> None:
         pine_boost.prune_booster(model, fit, alpha=0.2)
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(tmp_path):
     forest, X_fit, X_cal = _problem()
     folder = _write(X_fit.assign(e=1.0), tmp_path / "wide")
     with pytest.raises(InvalidInputError, match="X_fit has 5 columns"):
@@ -136,14 +128,14 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         fit_region(forest, same, X_cal, alpha=0.9, domain=Domain(lower={0: 0.0}))
 
 
-def test_a_deadline_ends_the_fit() -> None:
+def test_a_deadline_ends_the_fit():
     forest, X_fit, X_cal = _problem()
     with pytest.raises(OutOfTime):
         fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2), budget=Budget(deadline=0.0))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_thresholds_at_quantiles_equal_those_of_numpy(seed: int) -> None:
+def test_thresholds_at_quantiles_equal_those_of_numpy(seed):
     from pine_boost.model.states import build_space
 
     rng = np.random.default_rng(seed)

@@ -1,31 +1,27 @@
 """Which model a region takes for its original, and what it says without it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import Forest
 from pine_boost.model.rules import SplitKind
 from pine_boost.region import Region, fit_region
 from tests.support.forests import random_forest, random_rows
 
 
-def _problem() -> tuple[Forest, np.ndarray]:
+def _problem():
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 12, 3, 4, categorical=(1,))
     return forest, random_rows(rng, forest, 1000)
 
 
-def _fit(forest: Forest, X: np.ndarray, **options: Any) -> Region:
+def _fit(forest, X, **options):
     return fit_region(forest, X[:500], X[500:], alpha=0.1, **options)
 
 
-def test_a_region_with_indifference_explains_nothing_without_the_model() -> None:
+def test_a_region_with_indifference_explains_nothing_without_the_model():
     forest, X = _problem()
     region = _fit(forest, X, indifference=0.05)
     undecided = X[~region.contains(X, model=forest) & region.tables.contains(region.states(X))]
@@ -36,7 +32,7 @@ def test_a_region_with_indifference_explains_nothing_without_the_model() -> None
 
 
 @pytest.mark.parametrize("indifference", [0.0, 0.05])
-def test_only_the_original_is_taken_for_the_original(indifference: float) -> None:
+def test_only_the_original_is_taken_for_the_original(indifference):
     forest, X = _problem()
     region = _fit(forest, X, indifference=indifference)
     leaf = np.flatnonzero(forest.kind == SplitKind.LEAF)[0]
@@ -50,7 +46,7 @@ def test_only_the_original_is_taken_for_the_original(indifference: float) -> Non
             ask(X[:3], model=other)
 
 
-def test_a_model_with_a_threshold_is_read_with_it() -> None:
+def test_a_model_with_a_threshold_is_read_with_it():
     from sklearn import ensemble
 
     from pine_boost.parsers import read_model

@@ -1,7 +1,5 @@
 """The region as a whole: what it contains, covers, explains and refuses."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 
@@ -17,7 +15,7 @@ from pine_boost.region.conformal import calibrate, require_room
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.membership import compile_membership
-from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.regions import fitted_region, forest_and_rows
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
@@ -25,7 +23,7 @@ MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
-def test_contains_is_score_below_tau(manner: Manner, score: str) -> None:
+def test_contains_is_score_below_tau(manner, score):
     forest, X = forest_and_rows(manner)
     region = fitted_region(forest, X, score=score)
     assert region.tau is not None
@@ -37,7 +35,7 @@ def test_contains_is_score_below_tau(manner: Manner, score: str) -> None:
 
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
-def test_smaller_alpha_gives_a_larger_region(score: str) -> None:
+def test_smaller_alpha_gives_a_larger_region(score):
     forest, X = forest_and_rows()
     region = fitted_region(forest, X, score=score)
     probe = random_rows(np.random.default_rng(9), forest, 2000, missing=0.3)
@@ -50,7 +48,7 @@ def test_smaller_alpha_gives_a_larger_region(score: str) -> None:
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("indifference", [0.0, 0.05])
-def test_coverage_over_redraws(score: str, indifference: float) -> None:
+def test_coverage_over_redraws(score, indifference):
     """2000 times: draw 99 calibration rows and a new one, calibrate, look whether it is inside."""
     forest, X = forest_and_rows(n_rows=600)
     region = fitted_region(forest, X, score=score, indifference=indifference, alpha=0.1)
@@ -81,7 +79,7 @@ def test_coverage_over_redraws(score: str, indifference: float) -> None:
     assert covered / n_draws < 0.97
 
 
-def test_indifference_leaves_out_what_the_original_is_undecided_about() -> None:
+def test_indifference_leaves_out_what_the_original_is_undecided_about():
     forest, X = forest_and_rows()
     region = fitted_region(forest, X, indifference=0.05, alpha=0.2)
     margins = native_margins(forest, X)
@@ -103,7 +101,7 @@ def test_indifference_leaves_out_what_the_original_is_undecided_about() -> None:
         region.contains(X, model=other)
 
 
-def test_indifference_of_several_classes_is_the_gap_of_the_best_two() -> None:
+def test_indifference_of_several_classes_is_the_gap_of_the_best_two():
     forest, X = forest_and_rows(n_outputs=3)
     region = fitted_region(forest, X, indifference=0.05, alpha=0.2)
     margins = np.sort(native_margins(forest, X).astype(np.float64), axis=1)
@@ -114,7 +112,7 @@ def test_indifference_of_several_classes_is_the_gap_of_the_best_two() -> None:
     assert np.array_equal(inside, (region.score(X) <= region.tau) & (gap >= region.delta))
 
 
-def test_indifference_past_alpha_is_refused_with_the_largest_that_fits() -> None:
+def test_indifference_past_alpha_is_refused_with_the_largest_that_fits():
     forest, X = forest_and_rows()
     with pytest.raises(RegionError, match=r"largest indifference that fits is 0\.\d+") as caught:
         fitted_region(forest, X, alpha=0.05, indifference=0.2)
@@ -132,7 +130,7 @@ def test_indifference_past_alpha_is_refused_with_the_largest_that_fits() -> None
         region.with_alpha(0)
 
 
-def test_alpha_zero_needs_no_data() -> None:
+def test_alpha_zero_needs_no_data():
     forest, X = forest_and_rows()
     region = fit_region(forest, alpha=0)
     assert region.tau is None
@@ -148,7 +146,7 @@ def test_alpha_zero_needs_no_data() -> None:
     assert not bounded.contains(X)[np.isnan(X).any(axis=1)].any()
 
 
-def test_too_few_calibration_rows_warn() -> None:
+def test_too_few_calibration_rows_warn():
     forest, X = forest_and_rows()
     with pytest.warns(UserWarning, match="smallest alpha that 20 rows support"):
         region = fit_region(forest, X[:500], X[500:520], alpha=0.01)
@@ -157,7 +155,7 @@ def test_too_few_calibration_rows_warn() -> None:
 
 
 @pytest.mark.parametrize("n_rows", [0, 1])
-def test_too_small_sets_are_refused(n_rows: int) -> None:
+def test_too_small_sets_are_refused(n_rows):
     forest, X = forest_and_rows()
     with pytest.raises(InvalidInputError, match=rf"X_fit has {n_rows} row"):
         fit_region(forest, X[:n_rows], X, alpha=0.1)
@@ -167,7 +165,7 @@ def test_too_small_sets_are_refused(n_rows: int) -> None:
         fit_region(forest, X, X[:, :3], alpha=0.1)
 
 
-def test_calibration_on_the_fitted_rows_is_refused() -> None:
+def test_calibration_on_the_fitted_rows_is_refused():
     forest, X = forest_and_rows()
     with pytest.raises(InvalidInputError, match="300 of the 300 rows of X_cal also occur in X_fit"):
         fit_region(forest, X, X[:300], alpha=0.1)
@@ -181,7 +179,7 @@ def test_calibration_on_the_fitted_rows_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("n_cal", "n_shared"), [(100, 20), (400, 20), (400, 200)])
-def test_a_small_leak_into_the_calibration_rows_is_refused(n_cal: int, n_shared: int) -> None:
+def test_a_small_leak_into_the_calibration_rows_is_refused(n_cal, n_shared):
     """Rows of measured numbers do not repeat by chance; twenty that do were seen before."""
     forest, X = forest_and_rows()
     X[:, 0] += np.linspace(0, 1e-6, len(X))  # no two rows are equal
@@ -191,7 +189,7 @@ def test_a_small_leak_into_the_calibration_rows_is_refused(n_cal: int, n_shared:
         fit_region(forest, X[:500], cal, alpha=0.1)
 
 
-def test_a_few_shared_rows_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_few_shared_rows_are_logged(caplog):
     forest, X = forest_and_rows()
     X[:, 0] = np.arange(len(X))  # no two rows are equal
     cal = np.concatenate([X[:3], X[500:597]])
@@ -200,7 +198,7 @@ def test_a_few_shared_rows_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert "3.0 % of the rows of X_cal also occur in X_fit" in caplog.text
 
 
-def test_coarse_data_with_natural_duplicates_do_not_warn() -> None:
+def test_coarse_data_with_natural_duplicates_do_not_warn():
     forest, _ = forest_and_rows()
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(1000, 4)).astype(float)
@@ -210,7 +208,7 @@ def test_coarse_data_with_natural_duplicates_do_not_warn() -> None:
         fit_region(forest, X[:500], X[500:], alpha=0.1)
 
 
-def test_constant_and_all_missing_columns() -> None:
+def test_constant_and_all_missing_columns():
     forest, X = forest_and_rows()
     X[:, 0], X[:, 3] = np.nan, 5.0
     for score in SCORE_NAMES:
@@ -224,7 +222,7 @@ def test_constant_and_all_missing_columns() -> None:
             assert region.score(changed).mean() > region.score(X).mean()
 
 
-def test_rows_that_the_domain_calls_impossible_count_as_outside() -> None:
+def test_rows_that_the_domain_calls_impossible_count_as_outside():
     forest, X = forest_and_rows()
     X[:, 3] = np.abs(X[:, 3])
     X[500:510, 3] = -5.0  # ten calibration rows contradict the bound
@@ -239,7 +237,7 @@ def test_rows_that_the_domain_calls_impossible_count_as_outside() -> None:
         fitted_region(forest, X, domain=domain, alpha=0.01)
 
 
-def test_coverage_interval_is_exact() -> None:
+def test_coverage_interval_is_exact():
     from scipy.stats import beta
 
     forest, X = forest_and_rows()
@@ -255,7 +253,7 @@ def test_coverage_interval_is_exact() -> None:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_fast_path_gives_the_same_verdict(manner: Manner, seed: int) -> None:
+def test_the_fast_path_gives_the_same_verdict(manner, seed):
     forest, X = forest_and_rows(manner, seed, n_rows=3000)
     domain = Domain(
         lower={0: -3.0},
@@ -274,13 +272,13 @@ def test_the_fast_path_gives_the_same_verdict(manner: Manner, seed: int) -> None
     assert coarse_space.n_states.sum() < space.n_states.sum()
 
 
-def test_training_rows_as_x_fit_are_named_as_the_cause() -> None:
+def test_training_rows_as_x_fit_are_named_as_the_cause():
     distance_fit, distance_cal = np.linspace(1, 2, 200), np.linspace(0, 2, 200)
     with pytest.raises(RegionError, match=r"surer of the rows.*unseen rows as X_fit"):
         require_room(distance_fit, distance_cal, alpha=0.1, indifference=0.05, delta=1.05)
 
 
-def test_membership_needs_neither_solver_nor_training_library() -> None:
+def test_membership_needs_neither_solver_nor_training_library():
     import subprocess
     import sys
 
@@ -295,7 +293,7 @@ def test_membership_needs_neither_solver_nor_training_library() -> None:
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("manner", MANNERS)
-def test_the_states_of_x_fit_come_with_the_region(manner: Manner, score: str) -> None:
+def test_the_states_of_x_fit_come_with_the_region(manner, score):
     rng = np.random.default_rng(5)
     forest = random_forest(rng, 4, 3, 3, manner=manner, categorical=(1,))
     X_fit, X_cal = random_rows(rng, forest, 150), random_rows(rng, forest, 60)
@@ -304,7 +302,7 @@ def test_the_states_of_x_fit_come_with_the_region(manner: Manner, score: str) ->
     assert fitted.region == fit_region(forest, X_fit, X_cal, alpha=0.2, score=score)
 
 
-def test_without_tables_there_are_possible_inputs_to_begin_with() -> None:
+def test_without_tables_there_are_possible_inputs_to_begin_with():
     forest = random_forest(np.random.default_rng(6), 4, 3, 3)
     domain = Domain(never_missing=True, lower={0: 0.0})
     fitted = fit_with_states(forest, None, None, Options(alpha=0, domain=domain))

@@ -1,9 +1,5 @@
 """Ladders of regions: tau and delta calibrated together, from one level that is exact."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,14 +7,14 @@ from pine_boost.errors import MalformedModelError
 from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.region.conformal import calibrate
-from pine_boost.region.fitting import FittedRegion, fit_region, fit_with_states
+from pine_boost.region.fitting import fit_region, fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.region.region_ladder import FitEvidence, RegionLadder, build_ladder
 
 SHARES = (0.25, 0.5, 0.9)
 
 
-def evidence(random: np.random.Generator, n_rows: int, *, ties: bool) -> FitEvidence:
+def evidence(random, n_rows, *, ties):
     scores = random.gamma(2, 300, n_rows).astype(np.int64)
     distances = np.abs(random.normal(0, 2, n_rows))
     if ties:
@@ -28,7 +24,7 @@ def evidence(random: np.random.Generator, n_rows: int, *, ties: bool) -> FitEvid
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("share", SHARES)
-def test_level_is_the_first_step_whose_region_holds_the_input(share: float, ties: bool) -> None:
+def test_level_is_the_first_step_whose_region_holds_the_input(share, ties):
     random = np.random.default_rng(3)
     ladder = build_ladder(evidence(random, 80, ties=ties), share)
     assert np.all(np.diff(ladder.tau) >= 0)
@@ -41,7 +37,7 @@ def test_level_is_the_first_step_whose_region_holds_the_input(share: float, ties
     levels = ladder.levels(scores[: len(distances)], distances)
     for score, distance, level in zip(scores.tolist(), distances.tolist(), levels, strict=False):
 
-        def is_inside(step: int, score: int = score, distance: float = distance) -> bool:
+        def is_inside(step, score=score, distance=distance):
             tau, delta = ladder.limits(step)
             return score <= tau and (delta is None or distance >= delta)
 
@@ -51,7 +47,7 @@ def test_level_is_the_first_step_whose_region_holds_the_input(share: float, ties
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("share", SHARES)
-def test_coverage_over_many_draws(share: float, ties: bool) -> None:
+def test_coverage_over_many_draws(share, ties):
     """The mean coverage reaches 1 - alpha although X_cal is far less sure than X_fit."""
     random = np.random.default_rng(5)
     ladder = build_ladder(evidence(random, 60, ties=ties), share)
@@ -72,12 +68,12 @@ def test_coverage_over_many_draws(share: float, ties: bool) -> None:
         assert covered / n_draws <= 1 - alpha + 1 / (n_cal + 1) + slack
 
 
-def fitted(model: Any, rows: Any, alpha: float = 0.2) -> FittedRegion:
+def fitted(model, rows, alpha=0.2):
     return fit_with_states(read_model(model).forest, rows[:200], rows[200:], Options(alpha=alpha, indifference="auto"))
 
 
 @pytest.fixture(scope="module")
-def trained() -> tuple[Any, Any]:
+def trained():
     from xgboost import XGBClassifier
 
     random = np.random.default_rng(0)
@@ -87,13 +83,13 @@ def trained() -> tuple[Any, Any]:
     return model, rows
 
 
-def test_no_share_is_the_papers_region_bit_for_bit(trained: tuple[Any, Any]) -> None:
+def test_no_share_is_the_papers_region_bit_for_bit(trained):
     model, rows = trained
     plain = fit_region(read_model(model).forest, rows[:200], rows[200:], alpha=0.2)
     assert fitted(model, rows).with_toss_ups(0.0).fingerprint() == plain.fingerprint()
 
 
-def test_region_holds_what_its_level_says_and_is_never_refused(trained: tuple[Any, Any]) -> None:
+def test_region_holds_what_its_level_says_and_is_never_refused(trained):
     """The fixed quantile refuses these training rows; the ladder finds room at every alpha."""
     model, rows = trained
     for alpha in (0.02, 0.05, 0.1, 0.4):
@@ -105,7 +101,7 @@ def test_region_holds_what_its_level_says_and_is_never_refused(trained: tuple[An
             assert region.tau is not None
 
 
-def test_regions_of_smaller_alphas_contain_those_of_larger(trained: tuple[Any, Any]) -> None:
+def test_regions_of_smaller_alphas_contain_those_of_larger(trained):
     region = fitted(*trained).with_toss_ups(0.5)
     grid = [region.with_alpha(alpha) for alpha in (0.5, 0.3, 0.1, 0.05)]
     taus, deltas = [r.tau for r in grid], [r.delta or 0.0 for r in grid]
@@ -121,7 +117,7 @@ def test_regions_of_smaller_alphas_contain_those_of_larger(trained: tuple[Any, A
     assert few.delta is None
 
 
-def test_storage_round_trip_and_refusals(trained: tuple[Any, Any]) -> None:
+def test_storage_round_trip_and_refusals(trained):
     region = fitted(*trained).with_toss_ups(0.5)
     document = region.to_json()
     assert document["format_version"] == 1
@@ -137,7 +133,7 @@ def test_storage_round_trip_and_refusals(trained: tuple[Any, Any]) -> None:
         Region.from_json({**document, "format_version": 2})
 
 
-def test_limits_beyond_the_last_step() -> None:
+def test_limits_beyond_the_last_step():
     ladder = RegionLadder(0.5, np.array([10, 20]), np.array([0.5, 0.0]))
     assert ladder.limits(0) == (10, 0.5)
     assert ladder.limits(1) == (20, None)
@@ -146,7 +142,7 @@ def test_limits_beyond_the_last_step() -> None:
     assert levels.tolist() == [0, 1, 1, 2, 4]
 
 
-def test_limits_lie_off_the_inputs() -> None:
+def test_limits_lie_off_the_inputs():
     """Whole numbers make few cells of many rows: rounding of native margins moves none of them."""
     import xgboost
 
@@ -169,7 +165,7 @@ def test_limits_lie_off_the_inputs() -> None:
 
 
 @pytest.mark.parametrize("n_rows", [2, 3, 10])
-def test_few_rows_make_a_ladder(n_rows: int) -> None:
+def test_few_rows_make_a_ladder(n_rows):
     distances = np.linspace(0.1, 1.0, n_rows)
     few = FitEvidence(np.arange(n_rows), distances, distances)
     for share in (0.25, 0.75, 0.9):

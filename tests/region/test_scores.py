@@ -1,7 +1,5 @@
 """The three scores against their definitions, by enumeration where the space is small."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np
@@ -22,19 +20,19 @@ from pine_boost.region.scores.fit_score import (
     missing_seen,
     price_unseen_missing,
 )
-from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
+from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, random_forest, random_rows
 from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-def _all_bins(score: ScoreTables) -> np.ndarray:
+def _all_bins(score):
     """One state row for every combination of bins."""
     first = [[int(np.argmax(bins == b)) for b in np.unique(bins)] for bins in score.bins]
     return np.array(list(product(*first)), dtype=np.int32)
 
 
-def _data(manner: Manner, seed: int, n_features: int = 4) -> tuple:
+def _data(manner, seed, n_features=4):
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 8, 3, n_features, manner=manner, categorical=(1,))
     X = random_rows(rng, forest, 400)
@@ -45,7 +43,7 @@ def _data(manner: Manner, seed: int, n_features: int = 4) -> tuple:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_chow_liu_is_a_distribution_over_bins(manner: Manner, seed: int) -> None:
+def test_chow_liu_is_a_distribution_over_bins(manner, seed):
     _, X, space, states = _data(manner, seed)
     score = fit_chow_liu(states, space, X)
     rows = _all_bins(score)
@@ -55,7 +53,7 @@ def test_chow_liu_is_a_distribution_over_bins(manner: Manner, seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_at_most_exp_tau_bins_score_within_tau(seed: int) -> None:
+def test_at_most_exp_tau_bins_score_within_tau(seed):
     _, X, space, states = _data(XGBOOST, seed)
     score = fit_chow_liu(states, space, X)
     scores = np.sort(score.score(_all_bins(score)))
@@ -64,7 +62,7 @@ def test_at_most_exp_tau_bins_score_within_tau(seed: int) -> None:
     assert np.all(np.log(count) <= (scores + rounding) / SCORE_SCALE + 1e-12)
 
 
-def test_chow_liu_equals_its_definition() -> None:
+def test_chow_liu_equals_its_definition():
     _, X, space, states = _data(XGBOOST, 5)
     score = fit_chow_liu(states, space, X, n_bins=3)
     binned = np.stack([score.bins[j][states[:, j]] for j in range(4)], axis=1)
@@ -84,18 +82,18 @@ def test_chow_liu_equals_its_definition() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_chow_liu_edges_form_the_maximum_spanning_tree(seed: int) -> None:
+def test_chow_liu_edges_form_the_maximum_spanning_tree(seed):
     _, X, space, states = _data(XGBOOST, seed, n_features=5)
     score = fit_chow_liu(states, space, X)
     binned = np.stack([score.bins[j][states[:, j]] for j in range(5)], axis=1)
 
-    def information(i: int, j: int) -> float:
+    def information(i, j):
         joint = np.zeros((binned[:, i].max() + 1, binned[:, j].max() + 1))
         np.add.at(joint, (binned[:, i], binned[:, j]), 1 / len(binned))
         outer = joint.sum(axis=1, keepdims=True) @ joint.sum(axis=0, keepdims=True)
         return float(np.sum(joint[joint > 0] * np.log((joint / np.maximum(outer, 1e-300))[joint > 0])))
 
-    def is_tree(edges: tuple) -> bool:
+    def is_tree(edges):
         reached = {0}
         for _ in range(5):
             reached |= {v for e in edges for v in e if reached & set(e)}
@@ -113,7 +111,7 @@ def test_chow_liu_edges_form_the_maximum_spanning_tree(seed: int) -> None:
     assert all(p in [0, *children[:k]] for k, p in enumerate(parents))
 
 
-def test_features_that_no_split_uses_are_ignored() -> None:
+def test_features_that_no_split_uses_are_ignored():
     rng = np.random.default_rng(1)
     forest = random_forest(rng, 1, 1, 6, leaf_probability=0)
     X = random_rows(rng, forest, 50)
@@ -124,7 +122,7 @@ def test_features_that_no_split_uses_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
-def test_leaf_support_equals_its_definition(manner: Manner) -> None:
+def test_leaf_support_equals_its_definition(manner):
     forest, _, space, states = _data(manner, 2)
     trees = route(forest, space)
     score = fit_leaf_support(states, trees, space)
@@ -139,7 +137,7 @@ def test_leaf_support_equals_its_definition(manner: Manner) -> None:
     assert np.array_equal(score.score(states), expected)
 
 
-def test_leaf_support_is_coarser_where_a_solver_row_would_overflow() -> None:
+def test_leaf_support_is_coarser_where_a_solver_row_would_overflow():
     rng = np.random.default_rng(3)
     forest = random_forest(rng, 160, 7, 3, leaf_probability=0)
     space = build_space(forest)
@@ -149,14 +147,14 @@ def test_leaf_support_is_coarser_where_a_solver_row_would_overflow() -> None:
     assert score.trees.cost.sum() <= ROW_LIMIT // 4 + score.trees.trees.n_leaves
 
 
-def test_average_path_length() -> None:
+def test_average_path_length():
     assert average_path_length([0, 1, 2, 3]).tolist() == [0.0, 0.0, 1.0, 3 - 4 / 3]
     harmonic = sum(1 / i for i in range(1, 256))
     assert abs(average_path_length([256])[0] - (2 * harmonic - 2 * 255 / 256)) < 1e-9
 
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
-def test_isolation_forest_is_minus_the_mean_corrected_path_length(manner: Manner) -> None:
+def test_isolation_forest_is_minus_the_mean_corrected_path_length(manner):
     forest, X, _, _ = _data(manner, 4)
     score, space = fit_isolation_forest(X, forest, random_state=1)
     assert score.trees is not None
@@ -177,7 +175,7 @@ def test_isolation_forest_is_minus_the_mean_corrected_path_length(manner: Manner
         assert abs(score.score(states[row : row + 1])[0] + length / 30 * SCORE_SCALE) <= 15.001
 
 
-def test_isolation_forest_follows_scikit_learn_where_the_comparison_is_the_same() -> None:
+def test_isolation_forest_follows_scikit_learn_where_the_comparison_is_the_same():
     from sklearn import ensemble
 
     rng = np.random.default_rng(0)
@@ -194,7 +192,7 @@ def test_isolation_forest_follows_scikit_learn_where_the_comparison_is_the_same(
         assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
-def test_isolation_thresholds_join_the_space_and_leave_the_model_alone() -> None:
+def test_isolation_thresholds_join_the_space_and_leave_the_model_alone():
     forest, X, base, states = _data(XGBOOST, 6)
     _, space = fit_isolation_forest(X, forest)
     assert space.n_states.sum() > base.n_states.sum()
@@ -204,7 +202,7 @@ def test_isolation_thresholds_join_the_space_and_leave_the_model_alone() -> None
     assert np.array_equal(before, after)
 
 
-def test_scores_are_deterministic() -> None:
+def test_scores_are_deterministic():
     forest, X, _, _ = _data(XGBOOST, 8)
     for name in ("chow-liu", "leaf-support", "isolation-forest"):
         first, second = (fit_score(name, forest, X, random_state=3) for _ in range(2))
@@ -213,7 +211,7 @@ def test_scores_are_deterministic() -> None:
 
 
 @pytest.mark.parametrize("name", ["chow-liu", "leaf-support", "isolation-forest"])
-def test_missing_values_that_were_never_seen_are_priced_out(name: str) -> None:
+def test_missing_values_that_were_never_seen_are_priced_out(name):
     forest, X, _, _ = _data(XGBOOST, 12)
     present = X[~np.isnan(X[:, [0, 3]]).any(axis=1)]  # features 0 and 3 never miss, 1 and 2 do
     fitted = fit_score(name, forest, present)
@@ -227,14 +225,14 @@ def test_missing_values_that_were_never_seen_are_priced_out(name: str) -> None:
     check_tables(fitted.tables, fitted.space)
 
 
-def _tables_of_scale(space: StateSpace, scale: int) -> ScoreTables:
+def _tables_of_scale(space, scale):
     """One nat for every state but the first, in units of 1 / scale."""
     bins = tuple((np.arange(axis.n_states) > 0).astype(np.int64) for axis in space.axes)
     return ScoreTables(bins, tuple(np.array([0, scale]) for _ in bins), scale=scale)
 
 
 @pytest.mark.parametrize("scale", [1, 1000, SCORE_SCALE, 50_000])
-def test_unseen_missing_costs_the_same_nats_on_every_scale(scale: int) -> None:
+def test_unseen_missing_costs_the_same_nats_on_every_scale(scale):
     _, X, space, _ = _data(XGBOOST, 12)
     present = X[~np.isnan(X).any(axis=1)]
     states = space.states(present)
@@ -253,7 +251,7 @@ def test_unseen_missing_costs_the_same_nats_on_every_scale(scale: int) -> None:
     check_tables(priced, space)
 
 
-def test_prices_of_very_many_features_leave_room_in_the_solver_row() -> None:
+def test_prices_of_very_many_features_leave_room_in_the_solver_row():
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 900, 2, 1500, n_thresholds=1, leaf_probability=0)
     space = build_space(forest)
@@ -265,13 +263,13 @@ def test_prices_of_very_many_features_leave_room_in_the_solver_row() -> None:
     assert min(int(cost.max()) for cost in priced.unary if len(cost) > 2) > 50 * SCORE_SCALE
 
 
-def test_a_users_own_score() -> None:
+def test_a_users_own_score():
     forest, X, _, states = _data(XGBOOST, 9)
 
     class CountMissing:
         name = "count missing"
 
-        def tables(self, space: StateSpace) -> ScoreTables:
+        def tables(self, space):
             bins = tuple((np.arange(axis.n_states) == axis.missing_state).astype(np.int64) for axis in space.axes)
             return ScoreTables(bins, tuple(np.array([0, 1]) for _ in bins), scale=1)
 
@@ -282,7 +280,7 @@ def test_a_users_own_score() -> None:
     assert np.array_equal(again.tables.score(states), np.isnan(X).sum(axis=1))
 
 
-def test_a_users_tables_of_small_integers_are_computed_with_in_64_bits() -> None:
+def test_a_users_tables_of_small_integers_are_computed_with_in_64_bits():
     forest, X, space, states = _data(XGBOOST, 10)
     rng = np.random.default_rng(0)
     bins = tuple(20 * np.arange(axis.n_states) for axis in space.axes)
@@ -300,12 +298,12 @@ def test_a_users_tables_of_small_integers_are_computed_with_in_64_bits() -> None
         assert array.dtype == np.int64
 
 
-def test_tables_that_do_not_fit_are_refused() -> None:
+def test_tables_that_do_not_fit_are_refused():
     _, X, space, states = _data(XGBOOST, 10)
     good = fit_chow_liu(states, space, X)
     bad = {
         "features": ScoreTables(good.bins[1:], good.unary[1:]),
-        "integers": ScoreTables(good.bins, tuple(c / 2 for c in good.unary)),  # type: ignore[misc]
+        "integers": ScoreTables(good.bins, tuple(c / 2 for c in good.unary)),
         "states": ScoreTables((good.bins[0][1:], *good.bins[1:]), good.unary),
         "bin outside": ScoreTables((good.bins[0] + 9, *good.bins[1:]), good.unary),
         "two different features": ScoreTables(good.bins, good.unary, (PairTable(0, 0, good.pairs[0].cost),)),
@@ -321,34 +319,34 @@ def test_tables_that_do_not_fit_are_refused() -> None:
             check_tables(tables, space)
 
 
-def test_other_options_are_refused() -> None:
+def test_other_options_are_refused():
     forest, X, space, states = _data(XGBOOST, 11)
     with pytest.raises(InvalidInputError, match="accepted are chow-liu"):
         fit_score("kde", forest, X)
     for n_bins in (0, 2.5, True):
         with pytest.raises(InvalidInputError, match="n_bins"):
-            fit_chow_liu(states, space, X, n_bins=n_bins)  # type: ignore[arg-type]
+            fit_chow_liu(states, space, X, n_bins=n_bins)
 
 
-def _numeric_space(edges: list[float], missing: bool = True) -> StateSpace:
+def _numeric_space(edges, missing=True):
     forest = random_forest(np.random.default_rng(0), 1, 0, 1, manner=XGBOOST)
     n_states = len(edges) + 1 + missing
     axis = Axis(np.array(edges), n_states, n_states - 1 if missing else -1)
     return StateSpace((axis,), forest.comparison, forest.category_rule, False)
 
 
-def _bins(space: StateSpace, x: np.ndarray, n_bins: int) -> np.ndarray:
+def _bins(space, x, n_bins):
     return bins_of(space, count_nearest(space, x[:, None]), n_bins)[0]
 
 
-def test_quantiles_snap_to_the_nearest_edge_and_ties_to_the_larger() -> None:
+def test_quantiles_snap_to_the_nearest_edge_and_ties_to_the_larger():
     x = np.arange(0.0, 101.0)  # quartiles 25, 50, 75
     space = _numeric_space([20.0, 30.0, 49.0, 90.0, 95.0])
     # 25 is as near to 20 as to 30: 30; 50 -> 49; 75 -> 90
     assert _bins(space, x, 4).tolist() == [0, 0, 1, 2, 3, 3, 4]
 
 
-def test_duplicate_boundaries_are_merged() -> None:
+def test_duplicate_boundaries_are_merged():
     space = _numeric_space([49.0])
     x = np.arange(0.0, 101.0)
     assert _bins(space, x, 4).tolist() == [0, 1, 2]
@@ -356,7 +354,7 @@ def test_duplicate_boundaries_are_merged() -> None:
     assert _bins(space, x, 4).tolist() == [0, 1]
 
 
-def test_odd_columns_have_bins() -> None:
+def test_odd_columns_have_bins():
     space = _numeric_space([-np.inf, 1.0, np.inf])
     for x in (np.full(9, np.nan), np.full(9, 3.0), np.array([np.inf, -np.inf, 1.0, np.nan])):
         bins = _bins(space, x, 4)
@@ -364,7 +362,7 @@ def test_odd_columns_have_bins() -> None:
         assert np.all(np.diff(bins) >= 0)
 
 
-def test_zero_as_missing_is_a_bin_of_its_own() -> None:
+def test_zero_as_missing_is_a_bin_of_its_own():
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 8, 3, 1, manner=LIGHTGBM, missing_rules=[MissingRule.ZERO_IS_MISSING])
     space = build_space(forest)

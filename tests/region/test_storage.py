@@ -1,12 +1,8 @@
 """Region files: equal after the round trip, refused when anything in them is off."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +10,12 @@ import pytest
 from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
-from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+from tests.support.forests import MANNERS, random_forest, random_rows
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-def _region(manner: Manner = MANNERS[0], score: str = "chow-liu", **options: Any) -> Any:
+def _region(manner=MANNERS[0], score="chow-liu", **options):
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 8, 3, 4, manner=manner, categorical=(1,))
     X = random_rows(rng, forest, 600)
@@ -32,7 +28,7 @@ def _region(manner: Manner = MANNERS[0], score: str = "chow-liu", **options: Any
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
-def test_round_trip(manner: Manner, score: str, tmp_path: Path) -> None:
+def test_round_trip(manner, score, tmp_path):
     region, forest, X = _region(manner, score, indifference=0.02)
     path = tmp_path / "region.json"
     region.save(path)
@@ -53,7 +49,7 @@ def test_round_trip(manner: Manner, score: str, tmp_path: Path) -> None:
             assert np.array_equal(getattr(trees, name), getattr(copied, name)), name
 
 
-def test_round_trip_without_score_and_with_infinite_edges() -> None:
+def test_round_trip_without_score_and_with_infinite_edges():
     rng = np.random.default_rng(1)
     forest = random_forest(rng, 3, 2, 2, manner=MANNERS[2])
     from dataclasses import replace
@@ -66,13 +62,13 @@ def test_round_trip_without_score_and_with_infinite_edges() -> None:
     assert Region.from_json(text) == region
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     region, _, _ = _region()
     path = tmp_path / "region.json"
     region.save(path)
     before = path.read_bytes()
 
-    def fail(*_: Any) -> None:
+    def fail(*_):
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", fail)
@@ -82,7 +78,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_files_that_are_no_region(tmp_path: Path) -> None:
+def test_files_that_are_no_region(tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be read"):
         Region.load(tmp_path / "absent.json")
     for text in ("", "{", "[]", "3", '{"a": NaN}', "[" * 100_000, '{"format": "other"}'):
@@ -93,14 +89,14 @@ def test_files_that_are_no_region(tmp_path: Path) -> None:
         Region.load(tmp_path / "binary")
 
 
-def test_another_version_is_refused() -> None:
+def test_another_version_is_refused():
     document = _region()[0].to_json()
     document["format_version"] = 4
     with pytest.raises(MalformedModelError, match="'format_version' is 4, this release reads only 1"):
         Region.from_json(document)
 
 
-def test_unwritable_categories_are_refused() -> None:
+def test_unwritable_categories_are_refused():
     from dataclasses import replace
 
     region, _, _ = _region()
@@ -109,7 +105,7 @@ def test_unwritable_categories_are_refused() -> None:
         replace(region, schema=schema).to_json()
 
 
-def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _paths(value, path=()):
     """Every place in a document, lists only at their first and last entries."""
     found = [path] if path else []
     if isinstance(value, dict):
@@ -122,7 +118,7 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support"])
-def test_damaged_documents_are_refused_cleanly(score: str) -> None:
+def test_damaged_documents_are_refused_cleanly(score):
     """Replace each value by wrong ones: a clean refusal, or a region that still works."""
     region, forest, X = _region(score=score, indifference=0.02)
     good = region.to_json()
@@ -151,7 +147,7 @@ def test_damaged_documents_are_refused_cleanly(score: str) -> None:
     assert refused > 5 * len(_paths(good))
 
 
-def test_a_huge_number_of_states_is_refused_before_memory_is_spent() -> None:
+def test_a_huge_number_of_states_is_refused_before_memory_is_spent():
     good = _region()[0].to_json()
     for axis in good["space"]["axes"]:
         right, axis["n_states"] = axis["n_states"], 2**61
@@ -160,9 +156,9 @@ def test_a_huge_number_of_states_is_refused_before_memory_is_spent() -> None:
         axis["n_states"] = right
 
 
-def test_trees_that_are_no_trees_are_refused() -> None:
+def test_trees_that_are_no_trees_are_refused():
     good = _region(score="leaf-support")[0].to_json()
-    cases: dict[str, Any] = {
+    cases = {
         "cycle": lambda t: t["left"].__setitem__(0, 0),
         "outside": lambda t: t["left"].__setitem__(0, len(t["left"]) + 5),
         "one child": lambda t: t["right"].__setitem__(0, -1),

@@ -1,14 +1,10 @@
 """Pages in a real headless browser: no overflow at three widths, contrast in light and dark, whole numbers."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +62,7 @@ window.onload = () => {
 """
 
 
-def measured(page: str, folder: Path, dark: bool) -> list[dict[str, Any]]:
+def measured(page, folder, dark):
     """What a browser measures in frames of three widths."""
     frames = "".join(f'<iframe width="{width}" height="900" srcdoc="{html.escape(page)}"></iframe>' for width in WIDTHS)
     path = folder / "frames.html"
@@ -81,12 +77,12 @@ def measured(page: str, folder: Path, dark: bool) -> list[dict[str, Any]]:
         timeout=120,
     ).stdout
     (text,) = re.findall(r"@@(.*)@@", html.unescape(shown), re.DOTALL)
-    found: list[dict[str, Any]] = json.loads(text)
+    found = json.loads(text)
     return found
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def pages(tmp_path_factory):
     X = np.random.default_rng(0).normal(size=(1200, 3))
     model = GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
     y = X[:, 0] + X[:, 1] > 0
@@ -121,7 +117,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 )
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["prune", "compression", "acceleration", "comparison", "monitor", "fleet"])
-def test_pages_are_readable_at_every_width(pages: dict[str, str], name: str, dark: bool, tmp_path: Path) -> None:
+def test_pages_are_readable_at_every_width(pages, name, dark, tmp_path):
     found = measured(pages[name], tmp_path, dark)
     assert [int(frame["width"]) for frame in found] == list(WIDTHS)
     for frame in found:

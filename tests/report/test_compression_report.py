@@ -1,7 +1,5 @@
 """The report of a compression: what was counted, escaped, self-contained, one promise."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,18 +1,15 @@
 """Pages and pictures: they say what the numbers say, escaped, in colours readable in the dark, and end in time."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import GradientBoostingClassifier
 
-from pine_boost import PruneResult, prune_booster
+from pine_boost import prune_booster
 from pine_boost.budget import Budget
 from pine_boost.report.charts import Frame, axis_label, draw_calibration, draw_history, draw_margins, round_ticks
 from pine_boost.report.facts import gather
@@ -24,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
 @pytest.fixture(scope="module")
-def result() -> tuple[PruneResult, Any]:
+def result():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :6]
     model = GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
@@ -33,7 +30,7 @@ def result() -> tuple[PruneResult, Any]:
     return pruned, X[450:]
 
 
-def test_columns_of_the_calibration_end_at_tau_and_count_every_row() -> None:
+def test_columns_of_the_calibration_end_at_tau_and_count_every_row():
     scores = np.array([1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 7.0, 9.0])
     picture = draw_calibration(scores, 3.0, 2, "nats")
     assert "tau = 3.00" in picture
@@ -49,7 +46,7 @@ def test_columns_of_the_calibration_end_at_tau_and_count_every_row() -> None:
     assert draw_calibration(scores, None, 0, "nats") == ""
 
 
-def test_rows_whose_class_changed_lie_across_the_decision() -> None:
+def test_rows_whose_class_changed_lie_across_the_decision():
     before, after = np.array([1.0, -2.0, 0.5]), np.array([0.5, -1.0, -0.25])
     picture = draw_margins(before, after, np.array([True, True, False]))
     assert picture.count("<circle") == 3
@@ -57,7 +54,7 @@ def test_rows_whose_class_changed_lie_across_the_decision() -> None:
     assert "0.5 before, -0.25 after" in picture
 
 
-def test_margins_of_the_page_are_those_of_the_models(result: tuple[PruneResult, Any]) -> None:
+def test_margins_of_the_page_are_those_of_the_models(result):
     pruned, X = result
     facts = gather(pruned, X, (), Budget())
     assert facts.margins is not None
@@ -69,7 +66,7 @@ def test_margins_of_the_page_are_those_of_the_models(result: tuple[PruneResult, 
     assert not (crossed & facts.margins.inside).any()
 
 
-def test_margins_of_several_classes_are_leads_over_the_best_rival() -> None:
+def test_margins_of_several_classes_are_leads_over_the_best_rival():
     X, y = load_iris(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     X, y = X[order], y[order]
@@ -84,21 +81,21 @@ def test_margins_of_several_classes_are_leads_over_the_best_rival() -> None:
     assert np.array_equal(margins.after < 0, changed)
 
 
-def test_the_history_is_a_stair_down_to_what_was_found() -> None:
+def test_the_history_is_a_stair_down_to_what_was_found():
     picture = draw_history([(0.2, 12), (0.5, 9), (2.0, 7)], 20, 6, "round")
     assert picture.count("<circle") == 3
     assert "7 rounds proved twice after 2.00 s" in picture
     assert draw_history([(0.2, 12)], 20, 6, "round") == ""
 
 
-def test_what_is_proved_once_is_a_stair_of_its_own() -> None:
+def test_what_is_proved_once_is_a_stair_of_its_own():
     picture = draw_history([(2.0, 7)], 20, 6, "round", once=[(0.2, 12), (0.5, 7)])
     assert "12 rounds proved once after 0.20 s" in picture
     assert "7 rounds proved twice after 2.00 s" in picture
     assert picture.count("<path") == 2
 
 
-def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(result: tuple[PruneResult, Any]) -> None:
+def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(result):
     page = render_report(*result)
     pictures = re.findall(r"<svg.*?</svg>", page, re.S)
     assert len(pictures) == 3
@@ -111,7 +108,7 @@ def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(res
     assert variables[0] <= variables[-1]  # print
 
 
-def test_scores_have_one_scale_and_a_unit(result: tuple[PruneResult, Any]) -> None:
+def test_scores_have_one_scale_and_a_unit(result):
     pruned, _ = result
     page = render_report(*result)
     tau = pruned.region.tau / pruned.region.score_tables.scale
@@ -120,8 +117,8 @@ def test_scores_have_one_scale_and_a_unit(result: tuple[PruneResult, Any]) -> No
     assert f"<td>{pruned.region.tau}</td>" not in page
 
 
-def test_a_report_ends_in_time_and_says_what_it_left_out(result: tuple[PruneResult, Any]) -> None:
-    told: list[str] = []
+def test_a_report_ends_in_time_and_says_what_it_left_out(result):
+    told = []
     budget = Budget.of(1e-9, callback=lambda step: told.append(step.phase))
     time.sleep(0.001)
     page = render_report(*result, (), budget)
@@ -134,7 +131,7 @@ def test_a_report_ends_in_time_and_says_what_it_left_out(result: tuple[PruneResu
     assert all(measured + part in full for part in ("sizes, work and speed", "inputs outside the region"))
 
 
-def test_all_that_is_drawn_has_a_colour_and_the_exact_claim_is_printed(result: tuple[PruneResult, Any]) -> None:
+def test_all_that_is_drawn_has_a_colour_and_the_exact_claim_is_printed(result):
     page = render_report(*result, (), Budget.of(1e-9))
     drawn = set(" ".join(re.findall(r'<(?:line|path|circle|rect)[^>]*class="([^"]+)"', page)).split())
     assert {"bar-in", "mark"} <= drawn
@@ -142,7 +139,7 @@ def test_all_that_is_drawn_has_a_colour_and_the_exact_claim_is_printed(result: t
     assert "<details open><summary>The exact claim" in page  # closed ones are not printed
 
 
-def test_a_model_that_stayed_says_why_its_speed_was_not_measured(result: tuple[PruneResult, Any]) -> None:
+def test_a_model_that_stayed_says_why_its_speed_was_not_measured(result):
     pruned, X = result
     kept = prune_booster(pruned.original.native, X, X[:60] * 1.0001, alpha=0.3, time_limit=1e-9)
     assert kept.status == "NOT_CERTIFIED"
@@ -152,9 +149,9 @@ def test_a_model_that_stayed_says_why_its_speed_was_not_measured(result: tuple[P
     assert "compress_booster(" in page
 
 
-def test_without_an_original_only_what_the_folder_knows_is_shown(result: tuple[PruneResult, Any]) -> None:
+def test_without_an_original_only_what_the_folder_knows_is_shown(result):
     pruned, X = result
-    absent: Any = Absent("A folder does not hold it.")
+    absent = Absent("A folder does not hold it.")
     facts = gather(replace(pruned, original=absent, search=absent), X, (), Budget())
     page = render_page(facts)
     assert page.count("<svg") == 1
@@ -162,7 +159,7 @@ def test_without_an_original_only_what_the_folder_knows_is_shown(result: tuple[P
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.9), (0, 1e-6), (5, 5)])
-def test_ticks_are_round_and_within(low: float, high: float) -> None:
+def test_ticks_are_round_and_within(low, high):
     ticks = round_ticks(low, high)
     assert "-0" not in [f"{tick:g}" for tick in ticks]
     assert all(low - 1e-9 <= tick <= high + 1e-9 for tick in ticks)
@@ -182,7 +179,7 @@ PAIRS = (
 )
 
 
-def _luminance(colour: str) -> float:
+def _luminance(colour):
     digits = colour.lstrip("#")
     digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
     parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
@@ -192,7 +189,7 @@ def _luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("screen", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize(("text", "behind"), PAIRS, ids=str)
-def test_text_and_links_have_contrast(screen: int, text: str, behind: str) -> None:
+def test_text_and_links_have_contrast(screen, text, behind):
     part = style().split("@media")[screen]
     colours = dict(re.findall(r"--([a-z-]+):(#[0-9a-f]{3,6})", part))
     light, dark = sorted((_luminance(colours[text]), _luminance(colours[behind])), reverse=True)
@@ -200,7 +197,7 @@ def test_text_and_links_have_contrast(screen: int, text: str, behind: str) -> No
     assert "a { color:var(--accent) }" in style()
 
 
-def test_nothing_is_wider_than_a_phone() -> None:
+def test_nothing_is_wider_than_a_phone():
     widths = [int(width) for width in re.findall(r"(?<!max-)(?:min-)?width:\s*(\d+)px", style())]
     assert max(map(int, re.findall(r"minmax\((\d+)px", style())), default=0) <= 300
     assert max(widths, default=0) <= 300
@@ -213,7 +210,7 @@ def test_nothing_is_wider_than_a_phone() -> None:
     assert 'name="viewport" content="width=device-width, initial-scale=1"' in page
 
 
-def test_a_page_escapes_what_it_is_given_and_begins_with_its_title() -> None:
+def test_a_page_escapes_what_it_is_given_and_begins_with_its_title():
     rows = [
         {"name": "<b>", "status": "FAILED", "leaves_after": None, "trees_after": None, "seconds": 1, "done_before": 0}
     ]
@@ -237,7 +234,7 @@ def test_a_page_escapes_what_it_is_given_and_begins_with_its_title() -> None:
         (-10, "{:g}", "-10"),
     ],
 )
-def test_a_zero_on_an_axis_has_no_sign(value: float, shown: str, label: str) -> None:
+def test_a_zero_on_an_axis_has_no_sign(value, shown, label):
     assert axis_label(value, shown) == label
     frame = Frame("t", (-1, 1), (-1, 1), "x", "y")
     frame.grid([value], shown)

@@ -1,11 +1,7 @@
 """The report: self-contained, true to the certificate, and its inputs outside really differ."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas
@@ -25,32 +21,32 @@ from pine_boost.report.prune_report import render_report
 class _Tags(HTMLParser):
     """Collects tags that are opened and not closed, and everything that could be loaded."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.open: list[str] = []
-        self.loads: list[str] = []
+        self.open = []
+        self.loads = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.loads += [str(value) for name, value in attrs if name in ("src", "href", "srcset")]
         if tag not in ("meta", "line", "circle", "path"):
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag, attrs):
         self.loads += [str(value) for name, value in attrs if name in ("src", "href")]
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if tag not in ("circle",):
             assert self.open.pop() == tag
 
 
-def parsed(page: str) -> _Tags:
+def parsed(page):
     tags = _Tags()
     tags.feed(page)
     return tags
 
 
 @pytest.fixture(scope="module")
-def parts() -> Any:
+def parts():
     data = datasets.load_breast_cancer(as_frame=True)
     X = data.data.iloc[:, :6].rename(columns={"mean radius": 'radius & "cells"'})
     y = data.target
@@ -60,12 +56,12 @@ def parts() -> Any:
 
 
 @pytest.fixture(scope="module")
-def swept(parts: Any) -> Any:
+def swept(parts):
     model, X_fit, X_cal, _ = parts
     return sweep(model, X_fit, X_cal, alphas=[0.2, 0.6])
 
 
-def test_loads_nothing_and_closes_every_tag(parts: Any, swept: Any) -> None:
+def test_loads_nothing_and_closes_every_tag(parts, swept):
     page = render_report(swept[0.6], parts[3], swept.table())
     tags = parsed(page)
     assert tags.open == []
@@ -74,13 +70,13 @@ def test_loads_nothing_and_closes_every_tag(parts: Any, swept: Any) -> None:
     assert "prefers-color-scheme: dark" in page
 
 
-def test_names_of_the_user_are_escaped(parts: Any, swept: Any) -> None:
+def test_names_of_the_user_are_escaped(parts, swept):
     page = render_report(swept[0.6], parts[3])
     assert 'radius & "cells"' not in page
     assert "radius &amp; &#34;cells&#34;" in page
 
 
-def test_says_what_the_certificate_says(parts: Any, swept: Any) -> None:
+def test_says_what_the_certificate_says(parts, swept):
     result = swept[0.6]
     c = result.certificate
     page = render_report(result, parts[3], swept.table())
@@ -95,7 +91,7 @@ def test_says_what_the_certificate_says(parts: Any, swept: Any) -> None:
     assert 'class="dot chosen"' in page
 
 
-def test_without_a_smaller_model_nothing_is_boasted(parts: Any) -> None:
+def test_without_a_smaller_model_nothing_is_boasted(parts):
     model, X_fit, X_cal, _ = parts
     kept = prune_booster(model, X_fit, X_cal, alpha=0.6, time_limit=1e-9)
     assert kept.status == "NOT_CERTIFIED"
@@ -105,7 +101,7 @@ def test_without_a_smaller_model_nothing_is_boasted(parts: Any) -> None:
     assert "This is a proof" not in page
 
 
-def test_every_input_is_said_so(parts: Any) -> None:
+def test_every_input_is_said_so(parts):
     X = parts[1]
     y = (X.iloc[:, 0] > X.iloc[:, 0].median()).astype(int)
     model = xgboost.XGBClassifier(n_estimators=6, max_depth=1, nthread=1).fit(X, y)
@@ -117,7 +113,7 @@ def test_every_input_is_said_so(parts: Any) -> None:
 
 
 @pytest.mark.parametrize("indifference", [0.0, 0.1])
-def test_inputs_outside_differ_natively_and_lie_outside(parts: Any, indifference: float) -> None:
+def test_inputs_outside_differ_natively_and_lie_outside(parts, indifference):
     model, X_fit, X_cal, X_test = parts
     result = prune_booster(model, X_fit, X_cal, alpha=0.6, indifference=indifference, objective="l1")
     found = find_outside(result.original, result.pruned, result.region, result.points, X_test.to_numpy())
@@ -139,7 +135,7 @@ def test_inputs_outside_differ_natively_and_lie_outside(parts: Any, indifference
     assert scores == sorted(scores)
 
 
-def test_sizes_are_those_of_the_files(swept: Any) -> None:
+def test_sizes_are_those_of_the_files(swept):
     result = swept[0.6]
     before, after = result.side_by_side.before, result.side_by_side.after
     assert after.trees == len(result.kept)
@@ -149,7 +145,7 @@ def test_sizes_are_those_of_the_files(swept: Any) -> None:
     assert after.work < before.work
 
 
-def test_measuring_changes_no_model(parts: Any, swept: Any) -> None:
+def test_measuring_changes_no_model(parts, swept):
     model, X_fit, _, _ = parts
     config = model.get_booster().save_config()
     side = swept[0.6].side_by_side
@@ -160,14 +156,14 @@ def test_measuring_changes_no_model(parts: Any, swept: Any) -> None:
     assert model.get_booster().save_config() == config
 
 
-def test_the_plot_needs_two_alphas_and_rises(swept: Any) -> None:
+def test_the_plot_needs_two_alphas_and_rises(swept):
     rows = swept.table()
     assert draw_tradeoff(rows[:1], None, "round") == ""
     heights = re.findall(r'cy="([0-9.]+)"', draw_tradeoff(rows, None, "round"))
     assert float(heights[1]) <= float(heights[0])
 
 
-def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path: Path) -> None:
+def test_a_saved_folder_gives_the_report_again(parts, swept, tmp_path):
     model, X_fit, _, X_test = parts
     result = swept[0.6]
     folder = result.save(tmp_path / "out")
@@ -189,7 +185,7 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
         render_report(PruneResult.load(tmp_path))
 
 
-def test_other_libraries_are_measured_too(parts: Any) -> None:
+def test_other_libraries_are_measured_too(parts):
     _, X_fit, X_cal, X_test = parts
     y = (X_fit.iloc[:, 0] > X_fit.iloc[:, 0].median()).astype(int)
     import lightgbm

@@ -1,7 +1,5 @@
 """Proved scorers against the native ``predict``: classes, probabilities and margins without tolerance."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Scorer folders: what is saved loads bit for bit, and nothing malformed reaches the kernel."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,11 +1,8 @@
 """accelerate_booster with fidelity below 1: the promise on fresh rows, every kind, the test's own rules, verify."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -30,14 +27,14 @@ from pine_boost.tables.rows import MemoryRows
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
-def _table(n_classes: int = 2) -> tuple[Any, Any]:
+def _table(n_classes=2):
     from sklearn.datasets import make_classification
 
     X, y = make_classification(7000, 8, n_informative=5, n_classes=n_classes, flip_y=0.05, random_state=0)
     return X, y
 
 
-def _models() -> dict[str, tuple[Any, int]]:
+def _models():
     return {
         "xgboost": (xgboost.XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1), 2),
         "xgboost classes": (xgboost.XGBClassifier(n_estimators=15, max_depth=4, n_jobs=1), 3),
@@ -50,7 +47,7 @@ def _models() -> dict[str, tuple[Any, int]]:
 
 
 @pytest.mark.parametrize("name", list(_models()))
-def test_the_promise_holds_on_fresh_rows_with_less_work_than_the_proof(name: str) -> None:
+def test_the_promise_holds_on_fresh_rows_with_less_work_than_the_proof(name):
     model, n_classes = _models()[name]
     X, y = _table(n_classes)
     X_fit, X_val, fresh = X[:2000], X[2000:4500], X[4500:]
@@ -75,13 +72,13 @@ def test_the_promise_holds_on_fresh_rows_with_less_work_than_the_proof(name: str
 
 
 @pytest.fixture(scope="module")
-def boosted() -> tuple[Any, Any, Any, Any]:
+def boosted():
     X, y = _table()
     model = xgboost.XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1).fit(X[:2000], y[:2000])
     return model, X[:2000], X[2000:4500], X[4500:]
 
 
-def test_levels_stop_at_the_first_that_fails(boosted: Any) -> None:
+def test_levels_stop_at_the_first_that_fails(boosted):
     model, X_fit, X_val, _ = boosted
     path = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98).facts["validation"]["path"]
     assert [level["level"] for level in path] == sorted((level["level"] for level in path), reverse=True)
@@ -91,7 +88,7 @@ def test_levels_stop_at_the_first_that_fails(boosted: Any) -> None:
     assert [level["work"] for level in path] == sorted((level["work"] for level in path), reverse=True)
 
 
-def test_stages_are_nested_prefixes_of_the_order(boosted: Any) -> None:
+def test_stages_are_nested_prefixes_of_the_order(boosted):
     model, X_fit, X_val, _ = boosted
     parsed = read_model(model)
     task = set_up(Goal(parsed.forest), "trees", MemoryRows(X_fit), 0, Budget.of())
@@ -115,7 +112,7 @@ def test_stages_are_nested_prefixes_of_the_order(boosted: Any) -> None:
     assert np.mean((refitted > 0) != (original > 0)) < np.mean((first > 0) != (original > 0))
 
 
-def test_segments_overlap_and_bands(boosted: Any) -> None:
+def test_segments_overlap_and_bands(boosted):
     model, X_fit, X_val, _ = boosted
     labels = np.where(X_val[:, 0] > 0, "high", "low")
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.97, segments=labels)
@@ -134,7 +131,7 @@ def test_segments_overlap_and_bands(boosted: Any) -> None:
     assert np.mean(bands.scorer.predict(X_val) != expected) == bands.facts["validation"]["n_changed"] / len(X_val)
 
 
-def test_values_within_a_tolerance_come_from_a_smaller_model(tmp_path: Any) -> None:
+def test_values_within_a_tolerance_come_from_a_smaller_model(tmp_path):
     X, _ = _table()
     target = X[:, 0] ** 2 + X[:, 1] * X[:, 2]
     model = xgboost.XGBRegressor(n_estimators=40, max_depth=4, n_jobs=1).fit(X[:2000], target[:2000])
@@ -150,7 +147,7 @@ def test_values_within_a_tolerance_come_from_a_smaller_model(tmp_path: Any) -> N
         pine_boost.accelerate_booster(model, X[:2000], X[2000:4500], fidelity=0.95)
 
 
-def test_without_exits_that_pass_the_scorer_is_the_proved_one(boosted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_exits_that_pass_the_scorer_is_the_proved_one(boosted, monkeypatch):
     model, X_fit, X_val, fresh = boosted
     monkeypatch.setattr("pine_boost.scoring.validated_exits._LEVELS", np.array([-30.0]))
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
@@ -160,7 +157,7 @@ def test_without_exits_that_pass_the_scorer_is_the_proved_one(boosted: Any, monk
     assert np.array_equal(result.scorer.predict(fresh), model.predict(fresh))
 
 
-def test_without_time_for_the_test_the_scorer_is_the_proved_one(boosted: Any) -> None:
+def test_without_time_for_the_test_the_scorer_is_the_proved_one(boosted):
     model, X_fit, X_val, fresh = boosted
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98, time_limit=1e-3)
     assert result.status == "NOT_VALIDATED"
@@ -171,7 +168,7 @@ def test_without_time_for_the_test_the_scorer_is_the_proved_one(boosted: Any) ->
     assert late.original not in _LOADED  # a large file takes seconds to load
 
 
-def test_a_saved_scorer_is_counted_again(boosted: Any, tmp_path: Any) -> None:
+def test_a_saved_scorer_is_counted_again(boosted, tmp_path):
     model, X_fit, X_val, fresh = boosted
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
     result.save(tmp_path / "scorer")
@@ -187,7 +184,7 @@ def test_a_saved_scorer_is_counted_again(boosted: Any, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("changed", ["threshold", "value", "order", "n_changed", "n_val", "fidelity"])
-def test_a_planted_change_is_noticed(boosted: Any, tmp_path: Any, changed: str) -> None:
+def test_a_planted_change_is_noticed(boosted, tmp_path, changed):
     """Also by somebody who computes all digests again: the rows are counted, and the claim follows from the counts."""
     model, X_fit, X_val, _ = boosted
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
@@ -212,7 +209,7 @@ def test_a_planted_change_is_noticed(boosted: Any, tmp_path: Any, changed: str) 
     assert verdict.summary().startswith("The record is wrong: ")
 
 
-def test_a_smaller_model_cannot_bring_other_labels_or_another_table(boosted: Any, tmp_path: Any) -> None:
+def test_a_smaller_model_cannot_bring_other_labels_or_another_table(boosted, tmp_path):
     """Its trees are its own; how a table is read and what the classes are called is the model's."""
     model, X_fit, X_val, _ = boosted
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.9, tolerance=0.3)
@@ -232,7 +229,7 @@ def test_a_smaller_model_cannot_bring_other_labels_or_another_table(boosted: Any
         assert f"{name} " in verdict.faults[0]
 
 
-def test_probabilities_of_a_smaller_model_are_not_called_exact(boosted: Any, tmp_path: Any) -> None:
+def test_probabilities_of_a_smaller_model_are_not_called_exact(boosted, tmp_path):
     model, X_fit, X_val, fresh = boosted
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.9, tolerance=0.3)
     result.save(tmp_path / "scorer")
@@ -250,7 +247,7 @@ def test_probabilities_of_a_smaller_model_are_not_called_exact(boosted: Any, tmp
     assert "probabilities" in verdict.faults[0]
 
 
-def test_rows_that_cannot_carry_the_promise_are_refused(boosted: Any) -> None:
+def test_rows_that_cannot_carry_the_promise_are_refused(boosted):
     model, X_fit, X_val, _ = boosted
     with pytest.raises(InvalidInputError, match="X_fit and X_val was not given"):
         pine_boost.accelerate_booster(model, fidelity=0.99)
@@ -259,7 +256,7 @@ def test_rows_that_cannot_carry_the_promise_are_refused(boosted: Any) -> None:
 
 
 @pytest.mark.parametrize("n_trees", [1, 2, 3])
-def test_few_trees_have_few_stages_or_none(n_trees: int) -> None:
+def test_few_trees_have_few_stages_or_none(n_trees):
     X, y = _table()
     model = xgboost.XGBClassifier(n_estimators=n_trees, max_depth=3, n_jobs=1).fit(X[:2000], y[:2000])
     result = pine_boost.accelerate_booster(model, X[:2000], X[2000:4500], fidelity=0.9)

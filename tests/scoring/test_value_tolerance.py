@@ -1,10 +1,7 @@
 """accelerate_booster(tolerance=) at fidelity 1: raw values within the tolerance of the native ones, on every input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -33,7 +30,7 @@ _GROUPS = [100] * 12
 _RANKS = np.clip(np.round(_Y - _Y.min()) // 12, 0, 4).astype(int)
 
 
-def _missing() -> Any:
+def _missing():
     X = _X.copy()
     X[_RNG.random(X.shape) < 0.05] = np.nan
     return X
@@ -67,21 +64,21 @@ MODELS = {
 }
 
 
-def _width(forest: Any) -> float:
+def _width(forest):
     """Of what a typical tree can add."""
     ends = [(v.min(), v.max()) for v in np.split(forest.value[:, 0], forest.tree_offset[1:-1])]
     return float(np.median([high - low for low, high in ends]))
 
 
 @pytest.fixture(params=list(MODELS))
-def accelerated(request: Any) -> tuple[Any, Any, float]:
+def accelerated(request):
     model = MODELS[request.param]()
     parsed = read_model(model, decision="value")
     tolerance = 3 * _width(parsed.forest) / native_sum(parsed).divisor
     return model, pine_boost.accelerate_booster(model, tolerance=tolerance), tolerance
 
 
-def test_raw_values_are_within_the_tolerance_on_thresholds_and_beside_them(accelerated: Any, tmp_path: Any) -> None:
+def test_raw_values_are_within_the_tolerance_on_thresholds_and_beside_them(accelerated, tmp_path):
     model, result, tolerance = accelerated
     forest, divisor = result.original.forest, result.scorer.parts.native.divisor
     assert result.status == "CERTIFIED"
@@ -104,7 +101,7 @@ def test_raw_values_are_within_the_tolerance_on_thresholds_and_beside_them(accel
     assert verdict.agrees, verdict.faults
 
 
-def test_values_without_a_link_are_within_the_tolerance_of_predict() -> None:
+def test_values_without_a_link_are_within_the_tolerance_of_predict():
     for name in ("xgboost", "lightgbm", "histogram", "forest"):
         model = MODELS[name]()
         parsed = read_model(model, decision="value")
@@ -114,7 +111,7 @@ def test_values_without_a_link_are_within_the_tolerance_of_predict() -> None:
         assert np.abs(scorer.predict(table).astype(float) - model.predict(table)).max() <= tolerance
 
 
-def test_a_tolerance_that_leaves_no_tree_out_gives_the_models_own_values() -> None:
+def test_a_tolerance_that_leaves_no_tree_out_gives_the_models_own_values():
     model = MODELS["xgboost"]()
     result = pine_boost.accelerate_booster(model, tolerance=1e-9)
     table = hard_table(result.original.forest, 500)
@@ -123,7 +120,7 @@ def test_a_tolerance_that_leaves_no_tree_out_gives_the_models_own_values() -> No
     assert np.array_equal(result.scorer.predict(table), model.predict(table))
 
 
-def test_a_huge_tolerance_keeps_a_tree() -> None:
+def test_a_huge_tolerance_keeps_a_tree():
     result = pine_boost.accelerate_booster(MODELS["lightgbm"](), tolerance=1e6)
     assert result.scorer.parts.flat.n_trees == 1
     table = hard_table(result.original.forest, 500)
@@ -131,14 +128,14 @@ def test_a_huge_tolerance_keeps_a_tree() -> None:
     assert np.abs(result.scorer.decision_function(table) - native).max() <= 1e6
 
 
-def test_a_classifier_or_threshold_is_refused() -> None:
+def test_a_classifier_or_threshold_is_refused():
     classifier = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(_X, _Y > 55)
     for model, threshold in ((classifier, None), (MODELS["xgboost"](), 55.0)):
         with pytest.raises(InvalidInputError, match="decides a class"):
             pine_boost.accelerate_booster(model, tolerance=0.1, threshold=threshold)
 
 
-def test_the_check_is_tight_and_finds_what_moves_the_value_too_far() -> None:
+def test_the_check_is_tight_and_finds_what_moves_the_value_too_far():
     parsed = read_model(MODELS["histogram"](), decision="value")
     forest, native = parsed.forest, native_sum(parsed)
     tolerance = 4 * _width(forest)
@@ -161,11 +158,11 @@ def test_the_check_is_tight_and_finds_what_moves_the_value_too_far() -> None:
     assert truncation_faults(forest, kept[:-1], shorter, tolerance)
 
 
-def _set(name: str, value: Any) -> Any:
+def _set(name, value):
     return lambda manifest: manifest["facts"]["truncation"].__setitem__(name, value)
 
 
-EDITS: dict[str, tuple[Any, Any]] = {
+EDITS = {
     "tolerance": (None, _set("tolerance", 1e-3)),
     "larger tolerance": (None, _set("tolerance", 1e9)),
     "no tolerance": (None, lambda manifest: manifest["facts"].pop("truncation")),
@@ -185,7 +182,7 @@ EDITS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("edit", list(EDITS))
-def test_an_edited_scorer_is_noticed(edit: str, tmp_path: Any) -> None:
+def test_an_edited_scorer_is_noticed(edit, tmp_path):
     model = MODELS["xgboost"]()
     tolerance = 3 * _width(read_model(model, decision="value").forest)
     pine_boost.accelerate_booster(model, tolerance=tolerance).save(tmp_path / "scorer")

@@ -1,17 +1,14 @@
 """The search can be stopped at any moment, refuses what is too large, and says when time was short."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn import ensemble
 
 from pine_boost import UnsupportedModelError, prune_booster, sweep
-from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, OutOfTime, Step, StopReason
+from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, OutOfTime, StopReason
 from pine_boost.model import routing
 from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.proof.cpsat.prover import Prover, find_undecided
@@ -33,7 +30,7 @@ from tests.support.solver_settings import SETTINGS
 from tests.support.verifying import fitted
 
 
-def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch):
     """In a hurry from the start: larger models first, all of them certified, the same end."""
     monkeypatch.setitem(SECONDS, "late", 0.0)
     monkeypatch.setitem(SHARES, "long step", -1.0)
@@ -41,7 +38,7 @@ def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPat
     for seed in range(8):
         n_outputs, n_trees = [(1, 7), (3, 15)][seed % 2]
         small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=n_trees, n_fit=4, leaf_grid=None)
-        certified: list[int] = []
+        certified = []
         result = small.search(
             time_limit=600,
             callback=lambda step, sizes=certified: sizes.append(step.units) if step.phase == "certified" else None,
@@ -56,12 +53,10 @@ def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("time_limit", [600, None])
-def test_second_proofs_that_never_end_leave_the_original(
-    monkeypatch: pytest.MonkeyPatch, time_limit: float | None
-) -> None:
+def test_second_proofs_that_never_end_leave_the_original(monkeypatch, time_limit):
     """Nothing proved only once is claimed, and the run ends by itself, in a hurry or not."""
 
-    def never(*question: Any) -> list[Any]:
+    def never(*question):
         raise OutOfEffort
 
     monkeypatch.setitem(SECONDS, "late", 0.0)
@@ -79,8 +74,8 @@ def test_second_proofs_that_never_end_leave_the_original(
     assert result.stopped == "effort"
 
 
-def test_a_program_unsolved_at_the_deadline_is_a_matter_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_long(self: WeightProgram, support: Any, budget: Budget) -> Any:
+def test_a_program_unsolved_at_the_deadline_is_a_matter_of_time(monkeypatch):
+    def too_long(self, support, budget):
         if budget.is_limited:
             time.sleep(budget.remaining)
         raise UnsolvedProgramError
@@ -91,10 +86,10 @@ def test_a_program_unsolved_at_the_deadline_is_a_matter_of_time(monkeypatch: pyt
     assert small.search().stopped == "unsolved"  # nothing was asked: no answer, not CERTIFIED
 
 
-def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch):
     """Refused each time, it comes near the original in a few steps, and never as far."""
     small = small_problem(3, XGBOOST, n_trees=40, score=None)
-    sizes: dict[float | None, list[int]] = {}
+    sizes = {}
     monkeypatch.setitem(SECONDS, "late", 0.0)
     monkeypatch.setitem(SHARES, "long step", -1.0)
     for limit in (600.0, None):
@@ -110,16 +105,16 @@ def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_interrupted_at_any_step(n_outputs: int) -> None:
+def test_interrupted_at_any_step(n_outputs):
     small = small_problem(17, XGBOOST, n_outputs=n_outputs, n_trees=8 * n_outputs, leaf_grid=None, score="chow-liu")
-    phases: list[str] = []
+    phases = []
     full = small.search(callback=lambda step: phases.append(step.phase))
     assert full.pruned is not None
     assert {"walks", "rows", "climb", "certified", "exact"} <= set(phases)
     sizes = set()
     for stop_at in range(1, len(phases) + 1):
 
-        def interrupt(step: Step, last: int = stop_at) -> None:
+        def interrupt(step, last=stop_at):
             if step.step == last:
                 raise KeyboardInterrupt
 
@@ -135,7 +130,7 @@ def test_interrupted_at_any_step(n_outputs: int) -> None:
 
 
 @pytest.mark.parametrize("time_limit", [1e-9, 1e-3, 0.01, 0.03, 0.1])
-def test_out_of_time(time_limit: float) -> None:
+def test_out_of_time(time_limit):
     for seed in range(2):
         small = small_problem(seed, XGBOOST, n_outputs=3, n_trees=21, leaf_grid=None)
         result = small.search(time_limit=time_limit)
@@ -145,9 +140,9 @@ def test_out_of_time(time_limit: float) -> None:
             assert result.stopped == "time"
 
 
-def test_steps_are_told_in_order() -> None:
+def test_steps_are_told_in_order():
     small = small_problem(17, XGBOOST, leaf_grid=None)
-    steps: list[Step] = []
+    steps = []
     result = small.search(callback=steps.append)
     assert [step.step for step in steps] == list(range(1, len(steps) + 1))
     for before, after in zip(steps, steps[1:]):  # noqa: B905, RUF007 - neighbours
@@ -164,10 +159,10 @@ def test_steps_are_told_in_order() -> None:
 
 @pytest.mark.parametrize(("unit", "reweight"), [("tree", "leaf"), ("leaf", "leaf")])
 @pytest.mark.parametrize("time_limit", [600, None])
-def test_one_clock_for_whole_trees_and_leaves(unit: str, reweight: str, time_limit: float | None) -> None:
+def test_one_clock_for_whole_trees_and_leaves(unit, reweight, time_limit):
     """Whatever part of the time a strategy gets, its steps are dated by the whole search."""
     small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
-    steps: list[Step] = []
+    steps = []
     budget = Budget.of(time_limit, callback=steps.append)
     result = search_stages(small.task(unit=unit, reweight=reweight), budget)
     assert "leaves" in {step.phase for step in steps}
@@ -178,17 +173,17 @@ def test_one_clock_for_whole_trees_and_leaves(unit: str, reweight: str, time_lim
     assert max(told + proved) <= result.seconds <= budget.elapsed
 
 
-def test_a_step_counts_trees_and_units_apart() -> None:
+def test_a_step_counts_trees_and_units_apart():
     """Rounds of three trees: one number counts trees, the others what they say they count."""
     small = small_problem(2, XGBOOST, n_outputs=3, n_trees=12, leaf_grid=None)
-    steps: list[Step] = []
+    steps = []
     small.search(callback=steps.append)
     assert {step.unit for step in steps} == {"round"}
     assert all(step.trees == 3 * step.units for step in steps)
     assert steps[0].trees == 12
 
 
-def test_the_history_tells_when_which_size_was_proved() -> None:
+def test_the_history_tells_when_which_size_was_proved():
     n_long = 0
     for seed in range(6):
         small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_trees=7)
@@ -212,11 +207,11 @@ OVER = Budget.of(-1.0)
 
 
 @pytest.mark.parametrize("kind", ["prune", "sweep"])
-def test_a_model_too_large_is_refused_before_any_table_is_built(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_too_large_is_refused_before_any_table_is_built(kind, monkeypatch):
     model, X = fitted("gradient")
     monkeypatch.setattr(routing, "MASK_BYTES_LIMIT", 1000)
 
-    def never(*arguments: Any, **options: Any) -> Any:
+    def never(*arguments, **options):
         raise AssertionError("a table was built")
 
     place = {"prune": "pine_boost.prune", "sweep": "pine_boost.sweeping"}[kind]
@@ -226,7 +221,7 @@ def test_a_model_too_large_is_refused_before_any_table_is_built(kind: str, monke
         run(model, X[:200], X[200:])
 
 
-def test_the_shape_never_refuses_what_the_tables_accept() -> None:
+def test_the_shape_never_refuses_what_the_tables_accept():
     """The estimate from the shape is at most the true size."""
     for seed in range(6):
         problem = small_problem(seed, XGBOOST, score=None).problem
@@ -239,7 +234,7 @@ def test_the_shape_never_refuses_what_the_tables_accept() -> None:
         assert len(pairs) + problem.forest.n_features <= problem.masks.mask.shape[0]
 
 
-def test_what_is_built_stops_when_the_time_is_over() -> None:
+def test_what_is_built_stops_when_the_time_is_over():
     small = small_problem(0, XGBOOST, leaf_grid=None)
     problem = small.problem
     tables = (problem.space, problem.region, problem.trees, problem.masks)
@@ -257,7 +252,7 @@ def test_what_is_built_stops_when_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 12])
-def test_exact_multipliers_solve_their_equations_and_stop_in_time(size: int) -> None:
+def test_exact_multipliers_solve_their_equations_and_stop_in_time(size):
     rng = np.random.default_rng(size)
     matrix = rng.integers(-(2**40), 2**40, (size, size)).astype(object)
     matrix[0, 0] = 0 if size > 1 else 3  # a pivot that has to be looked for
@@ -271,7 +266,7 @@ def test_exact_multipliers_solve_their_equations_and_stop_in_time(size: int) -> 
         _solve_exactly(np.eye(size, dtype=object), right, OVER)
 
 
-def test_rows_of_many_questions_come_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_many_questions_come_in_portions(monkeypatch):
     """Fewer at once, the same rows in the end, and the same model."""
     small = small_problem(5, XGBOOST, n_outputs=3, n_trees=12, leaf_grid=None)
     whole, result = small.rows(), small.search()
@@ -288,7 +283,7 @@ def test_rows_of_many_questions_come_in_portions(monkeypatch: pytest.MonkeyPatch
     assert small.search().n_kept == result.n_kept
 
 
-def test_many_trees_and_states_are_summed_without_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_trees_and_states_are_summed_without_tables(monkeypatch):
     """800 trees over 2000 states of four features once took 2 GB of tables."""
     problem = random_case(4).problem
     states = np.zeros((1, problem.space.n_features), dtype=np.int32)
@@ -308,7 +303,7 @@ NOTHING = SearchResult(None, (), 9)
 
 
 @pytest.fixture(scope="module")
-def data() -> Any:
+def data():
     """A model whose every tree is needed."""
     X = np.random.default_rng(0).normal(size=(400, 4))
     y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
@@ -316,12 +311,12 @@ def data() -> Any:
     return model.fit(X, y), X
 
 
-def test_leaf_values_that_the_clock_ended_are_no_answer(data: Any, monkeypatch: Any) -> None:
+def test_leaf_values_that_the_clock_ended_are_no_answer(data, monkeypatch):
     model, X = data
     whole = prune_booster(model, X[:250], X[250:], alpha=0.1)
     assert (whole.status, whole.search.stopped) == ("CERTIFIED", "optimal")
 
-    def late(*_: Any) -> Any:
+    def late(*_):
         raise OutOfTime
 
     for step in ("_missed_least", "prove_bound", "perturb"):
@@ -337,13 +332,13 @@ def test_leaf_values_that_the_clock_ended_are_no_answer(data: Any, monkeypatch: 
     assert (tree.status, tree.search.stopped) == ("CERTIFIED", "optimal")
 
 
-def test_leaf_values_for_which_no_time_is_left() -> None:
+def test_leaf_values_for_which_no_time_is_left():
     small = small_problem(0, XGBOOST, score=None)
     for unit in ("round", "leaf"):
         assert search_leaves(small.task(unit=unit), NOTHING, Budget.of(-1.0)).stopped is StopReason.TIME
 
 
-def test_a_strategy_that_ends_by_itself_when_the_time_is_over() -> None:
+def test_a_strategy_that_ends_by_itself_when_the_time_is_over():
     small = small_problem(0, XGBOOST, score=None)
     for seconds, stopped in ((-1.0, StopReason.TIME), (600.0, StopReason.EFFORT)):
         budget = Budget.of(seconds)
@@ -352,17 +347,17 @@ def test_a_strategy_that_ends_by_itself_when_the_time_is_over() -> None:
         assert finish(state, Budget.of()).stopped is stopped
 
 
-def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monkeypatch: Any) -> None:
+def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monkeypatch):
     class Stage:
         name, problem = "larger", None
 
         @staticmethod
-        def outward(states: Any) -> Any:
+        def outward(states):
             return states
 
     hopeless = []
 
-    def search(task: Any, budget: Any, known: Known) -> Any:
+    def search(task, budget, known):
         hopeless.append(known.is_hopeless)
         is_stage = task.problem is None
         return NOTHING.with_ends(StopReason.TIME, StopReason.EFFORT) if is_stage else NOTHING
@@ -376,8 +371,8 @@ def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monke
 
 
 @pytest.mark.parametrize("stopped", list(StopReason))
-def test_the_clock_takes_nothing_back_that_was_proved(stopped: StopReason) -> None:
-    pruned: Any = object()
+def test_the_clock_takes_nothing_back_that_was_proved(stopped):
+    pruned = object()
     result = replace(NOTHING, lower_bound=9) if stopped is StopReason.OPTIMAL else NOTHING.with_ends(stopped)
     assert result.stopped is stopped
     late = result.with_ends(StopReason.TIME)
@@ -391,14 +386,14 @@ def test_the_clock_takes_nothing_back_that_was_proved(stopped: StopReason) -> No
     assert (StopReason.TIME in NOTHING.followed_by(late).ended) is (stopped is not StopReason.OPTIMAL)
 
 
-def test_a_search_over_leaves_that_cannot_be_prepared_in_time_keeps_what_was_found(monkeypatch: Any) -> None:
+def test_a_search_over_leaves_that_cannot_be_prepared_in_time_keeps_what_was_found(monkeypatch):
     """The rows of X_fit are routed under the clock; when it rang, the certified model was lost."""
     small = small_problem(1, XGBOOST, n_trees=9, score="chow-liu")
     found = small.search()
     assert found.pruned is not None
     rows = search_state.distinct_fit_rows
 
-    def late(problem: Any, states: Any, check: Any = None) -> Any:
+    def late(problem, states, check=None):
         if check is not None:
             raise OutOfTime
         return rows(problem, states)

@@ -1,17 +1,13 @@
 """How much of alpha toss-ups get: Ctrl-C while that is being chosen ends the whole call."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn import ensemble
 from xgboost import XGBClassifier
 
-from pine_boost import Region, prune_booster, sweep, verify
+from pine_boost import prune_booster, sweep, verify
 from pine_boost.budget import StopReason
 from pine_boost.certificate.claims import choice_of
 from pine_boost.cli.prune import exit_code
@@ -25,31 +21,31 @@ from pine_boost.search.search_result import SearchResult
 
 
 @pytest.fixture(scope="module")
-def data() -> Any:
+def data():
     X = np.random.default_rng(0).normal(size=(400, 4))
     y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
     model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
     return model.fit(X, y), X
 
 
-def _press(*_: Any, **__: Any) -> Any:
+def _press(*_, **__):
     raise KeyboardInterrupt
 
 
-def _press_later(*_: Any, **__: Any) -> Iterator[Any]:
+def _press_later(*_, **__):
     yield _press()
 
 
 # in the middle of a short search, and before one begins
 @pytest.fixture(params=["proposals", "build_state"])
-def pressed(request: Any, monkeypatch: Any) -> str:
+def pressed(request, monkeypatch):
     press = _press_later if request.param == "proposals" else _press
     monkeypatch.setattr(f"pine_boost.search.choose_indifference.{request.param}", press)
-    where: str = request.param
+    where = request.param
     return where
 
 
-def _check(result: Any, pressed: str, capsys: Any) -> None:
+def _check(result, pressed, capsys):
     assert result.search.stopped == "interrupted"
     assert exit_code(result) == 130
     assert "interrupted; wrote" in capsys.readouterr().err
@@ -62,13 +58,13 @@ def _check(result: Any, pressed: str, capsys: Any) -> None:
     assert "no time" not in f"{c.choice} {c.reason} {c.rests_on}"
 
 
-def test_ctrl_c_while_choosing_ends_prune(data: Any, pressed: str, capsys: Any) -> None:
+def test_ctrl_c_while_choosing_ends_prune(data, pressed, capsys):
     model, X = data
     result = prune_booster(model, X[:250], X[250:], alpha=0.2, indifference="auto")
     _check(result, pressed, capsys)
 
 
-def test_ctrl_c_while_choosing_ends_a_sweep(data: Any, pressed: str, capsys: Any) -> None:
+def test_ctrl_c_while_choosing_ends_a_sweep(data, pressed, capsys):
     model, X = data
     swept = sweep(model, X[:250], X[250:], alphas=[0.1, 0.2], indifference="auto")
     assert swept.alphas == (0.1, 0.2)
@@ -76,13 +72,13 @@ def test_ctrl_c_while_choosing_ends_a_sweep(data: Any, pressed: str, capsys: Any
         _check(result, pressed, capsys)
 
 
-def test_no_time_is_said_only_where_a_limit_ended_the_choice() -> None:
+def test_no_time_is_said_only_where_a_limit_ended_the_choice():
     assert "no time" in choice_of(0.0, (), interrupted=False)
     assert "no time" not in choice_of(0.0, (), interrupted=True)
     assert "0.5 of alpha" in choice_of(0.5, ((0.0, 9), (0.5, 7)), interrupted=False)
 
 
-def _chosen(n_kept: int, share: float = 0.9) -> tuple[Chosen, SearchResult, Region]:
+def _chosen(n_kept, share=0.9):
     """A search that kept so many of 100 trees with a share of alpha given up."""
     random = np.random.default_rng(0)
     X = random.normal(size=(600, 4))
@@ -99,7 +95,7 @@ def _chosen(n_kept: int, share: float = 0.9) -> tuple[Chosen, SearchResult, Regi
     return Chosen(region, problem, Choice(share, ((0.0, 100), (share, n_kept)))), found, fitted.region
 
 
-def test_a_saving_below_two_percent_is_not_worth_undecided_inputs() -> None:
+def test_a_saving_below_two_percent_is_not_worth_undecided_inputs():
     chosen, found, plain = _chosen(99)
     assert chosen.region.delta is not None
     weighed, result = chosen.weigh(found, plain, "round")
@@ -114,7 +110,7 @@ def test_a_saving_below_two_percent_is_not_worth_undecided_inputs() -> None:
     assert "the original is the better choice and is returned" in words
 
 
-def test_a_saving_of_two_percent_is_kept_and_so_is_what_a_user_asked_for() -> None:
+def test_a_saving_of_two_percent_is_kept_and_so_is_what_a_user_asked_for():
     chosen, found, plain = _chosen(98)
     assert chosen.weigh(found, plain, "round") == (chosen, found)
     chosen, found, plain = _chosen(99)
@@ -122,7 +118,7 @@ def test_a_saving_of_two_percent_is_kept_and_so_is_what_a_user_asked_for() -> No
     assert asked.weigh(found, plain, "round") == (asked, found)
 
 
-def test_prune_returns_the_original_where_undecided_inputs_buy_nothing(monkeypatch: Any) -> None:
+def test_prune_returns_the_original_where_undecided_inputs_buy_nothing(monkeypatch):
     """One tree of twelve, which a share of 0.9 pays for: status, sentence, region and verification agree."""
     random = np.random.default_rng(0)
     X = random.normal(size=(900, 4))
@@ -140,7 +136,7 @@ def test_prune_returns_the_original_where_undecided_inputs_buy_nothing(monkeypat
     assert verify(model, result.model, result.region, c).agrees
 
 
-def test_a_share_that_buys_too_little_is_not_chosen(monkeypatch: Any) -> None:
+def test_a_share_that_buys_too_little_is_not_chosen(monkeypatch):
     random = np.random.default_rng(0)
     X = random.normal(size=(600, 4))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)

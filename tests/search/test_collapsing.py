@@ -1,15 +1,12 @@
 """Splits that stay or go, and fewer leaves: proved like any other model, never more than before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pine_boost.budget import Budget, Effort, Step, StopReason
+from pine_boost.budget import Budget, Effort, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
@@ -18,21 +15,21 @@ from pine_boost.search.constraints import Constraints
 from pine_boost.search.driver import search_leaves, search_stages
 from pine_boost.search.lp_columns import leaf_columns
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.shapes import Collapser, RangeProgram, Splits, find_splits
-from tests.support.bruteforce import Small, all_rows, check_proofs, keeps_all, small_problem
-from tests.support.forests import LIGHTGBM, MANNERS, Manner
+from pine_boost.search.shapes import Collapser, RangeProgram, find_splits
+from tests.support.bruteforce import all_rows, check_proofs, keeps_all, small_problem
+from tests.support.forests import LIGHTGBM, MANNERS
 
 OPTIONS = {"unit": "leaf", "reweight": "leaf"}
 
 
-def _both(small: Small, budget: Budget | None = None) -> tuple[SearchResult, SearchResult]:
+def _both(small, budget=None):
     """What the search over trees finds, and where fewer leaves lead from there."""
     small = replace(small, unit="tree")
     before = small.search()
     return before, search_leaves(small.task(**OPTIONS), before, budget or Budget.of())
 
 
-def _check(small: Small, result: SearchResult) -> None:
+def _check(small, result):
     """What holds of every result that counts leaves, whenever the search stopped."""
     forest = small.problem.forest
     assert result.lower_bound == 1
@@ -57,9 +54,7 @@ def _check(small: Small, result: SearchResult) -> None:
     st.sampled_from([(1, 5), (3, 9)]),
     st.sampled_from(["chow-liu", "leaf-support", None]),
 )
-def test_every_answer_keeps_every_decided_row(
-    seed: int, manner: Manner, outputs: tuple[int, int], score: str | None
-) -> None:
+def test_every_answer_keeps_every_decided_row(seed, manner, outputs, score):
     small = small_problem(seed, manner, n_outputs=outputs[0], n_trees=outputs[1], score=score)
     before, after = _both(small)
     _check(small, after)
@@ -68,7 +63,7 @@ def test_every_answer_keeps_every_decided_row(
     assert after.reweight == ("leaf" if after.n_kept < whole else "tree")
 
 
-def test_subtrees_become_leaves() -> None:
+def test_subtrees_become_leaves():
     """Somewhere a kept tree has lost a part, and the original below it is one value."""
     n_collapsed = 0
     for seed in range(3):
@@ -83,7 +78,7 @@ def test_subtrees_become_leaves() -> None:
     assert n_collapsed > 0
 
 
-def test_batches_find_fewer_leaves_where_no_shape_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_find_fewer_leaves_where_no_shape_is_tried(monkeypatch):
     monkeypatch.setattr(collapsing, "_FIRST_SHAPES", 0)
     monkeypatch.setattr(collapsing, "_REFUTATIONS", 0)
     n_fewer = 0
@@ -97,7 +92,7 @@ def test_batches_find_fewer_leaves_where_no_shape_is_tried(monkeypatch: pytest.M
     assert n_fewer > 0
 
 
-def test_rows_of_many_columns_are_fewer_at_once() -> None:
+def test_rows_of_many_columns_are_fewer_at_once():
     small = small_problem(0, MANNERS[0], n_outputs=3, n_trees=9, score=None)
     state = small.state()
     many = replace(state.columns, column_unit=np.zeros(10**6, dtype=np.int64))
@@ -105,9 +100,9 @@ def test_rows_of_many_columns_are_fewer_at_once() -> None:
     assert few.most_at_once < state.constraints.most_at_once
 
 
-def test_the_whole_search_counts_leaves_at_every_step() -> None:
+def test_the_whole_search_counts_leaves_at_every_step():
     small = small_problem(1, MANNERS[1], n_outputs=3, n_trees=9, score="chow-liu")
-    steps: list[Step] = []
+    steps = []
     budget = Budget.of(callback=steps.append)
     found = search_stages(small.task(**OPTIONS), budget)
     _check(small, found)
@@ -117,7 +112,7 @@ def test_the_whole_search_counts_leaves_at_every_step() -> None:
     assert steps[-1].units == found.n_kept
 
 
-def test_a_model_of_a_larger_region_is_taken_over() -> None:
+def test_a_model_of_a_larger_region_is_taken_over():
     small = small_problem(1, LIGHTGBM, n_outputs=3, n_trees=12, score="chow-liu", quantile=0.3)
     whole = replace(small.problem.region, score=None, tau=None)
     larger = replace(small, problem=replace(small.problem, region=whole))
@@ -130,9 +125,7 @@ def test_a_model_of_a_larger_region_is_taken_over() -> None:
     assert found.reweight == outer.reweight
 
 
-def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many(monkeypatch):
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
     before, after = _both(small, Budget.of(1e-9))
     assert after.pruned is before.pruned
@@ -145,8 +138,8 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
         assert keeps_all(small, after.pruned)
 
 
-def test_ctrl_c_keeps_the_certified_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: object, **options: object) -> None:
+def test_ctrl_c_keeps_the_certified_model(monkeypatch):
+    def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
@@ -156,12 +149,12 @@ def test_ctrl_c_keeps_the_certified_model(monkeypatch: pytest.MonkeyPatch) -> No
     assert after.pruned is before.pruned
 
 
-def _splits(seed: int) -> tuple[Small, Splits]:
+def _splits(seed):
     small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=9)
     return small, find_splits(small.problem)
 
 
-def _random_kept(splits: Splits, random: np.random.Generator) -> np.ndarray:
+def _random_kept(splits, random):
     """A set that holds every split above its members, and at least one."""
     kept = random.random(len(splits.node)) < 0.7
     kept[np.argmax(splits.is_root)] = True
@@ -171,7 +164,7 @@ def _random_kept(splits: Splits, random: np.random.Generator) -> np.ndarray:
     return kept
 
 
-def test_leaves_below_a_split_are_those_that_its_states_reach() -> None:
+def test_leaves_below_a_split_are_those_that_its_states_reach():
     small, splits = _splits(0)
     forest = small.problem.forest
     for split, node in enumerate(splits.node):
@@ -190,7 +183,7 @@ def test_leaves_below_a_split_are_those_that_its_states_reach() -> None:
     assert len(splits.node) == np.count_nonzero(forest.kind != SplitKind.LEAF)
 
 
-def test_sizes_groups_and_models_agree() -> None:
+def test_sizes_groups_and_models_agree():
     random = np.random.default_rng(0)
     for seed in range(4):
         small, splits = _splits(seed)
@@ -211,7 +204,7 @@ def test_sizes_groups_and_models_agree() -> None:
         assert np.array_equal(collapsed.value_int[splits.leaf_node], model.value_int[splits.leaf_node])
 
 
-def test_leaves_that_agree_are_twins_and_go() -> None:
+def test_leaves_that_agree_are_twins_and_go():
     small, splits = _splits(1)
     forest = small.problem.forest
     everything = np.ones(len(splits.node), dtype=bool)
@@ -226,7 +219,7 @@ def test_leaves_that_agree_are_twins_and_go() -> None:
     assert leaf_count(splits.collapse(model, everything)) == 2 * np.count_nonzero(splits.is_root)
 
 
-def test_only_leaves_that_nobody_reaches_are_spared() -> None:
+def test_only_leaves_that_nobody_reaches_are_spared():
     n_spared = 0
     for seed in range(6):
         small = small_problem(seed, MANNERS[seed % 4], n_trees=5, score="chow-liu", quantile=0.05)
@@ -241,7 +234,7 @@ def test_only_leaves_that_nobody_reaches_are_spared() -> None:
     assert n_spared > 0
 
 
-def test_ranges_below_splits_that_go_are_nothing() -> None:
+def test_ranges_below_splits_that_go_are_nothing():
     small = replace(small_problem(2, MANNERS[2], n_trees=5), unit="tree")
     state = small.state()
     splits = find_splits(small.problem)

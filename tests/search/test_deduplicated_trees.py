@@ -1,13 +1,9 @@
 """A search begins with what no input can tell from the rest left out, and ends on the original; constant trees."""
 
-from __future__ import annotations
-
 import json
 import signal
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -23,7 +19,6 @@ from xgboost import XGBClassifier
 
 from pine_boost import CertificateMismatch, compress_booster, prune_booster, simplify, survey, sweep, verify
 from pine_boost.certificate.claims import claim_of, headline_of, kept_reason
-from pine_boost.model.forest import Forest
 from pine_boost.model.reach import find_live, find_reach
 from pine_boost.model.routing import route
 from pine_boost.model.rules import SplitKind
@@ -31,14 +26,13 @@ from pine_boost.model.states import build_space
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
-from pine_boost.result import PruneResult
 from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
 from tests.adversary.natives import native_model
 from tests.support.grids import edge_rows
 from tests.support.simplifiable import MANNERS, drawn_model, probe
 
 
-def has_more_to_leave_out(forest: Forest) -> bool:
+def has_more_to_leave_out(forest):
     """Dead sides or twins below the first splits, which every tree keeps."""
     inner = np.setdiff1d(np.flatnonzero(forest.kind != SplitKind.LEAF), forest.tree_offset)
     left, right = forest.left[inner], forest.right[inner]
@@ -49,7 +43,7 @@ def has_more_to_leave_out(forest: Forest) -> bool:
     return bool(twins.any() or not (live[left] & live[right]).all())
 
 
-def require_same_classes(result: PruneResult, rows: np.ndarray) -> None:
+def require_same_classes(result, rows):
     """The native classes agree on every row of the region that the original decides."""
     region = result.region
     problem = build_problem(result.original.forest, region.space, region.tables, delta=region.delta or 0.0)
@@ -70,7 +64,7 @@ def require_same_classes(result: PruneResult, rows: np.ndarray) -> None:
         (7, {"alpha": 0.2, "score": "leaf-support"}),
     ],
 )
-def test_drawn_models_with_dead_branches_and_twins(manner: str, seed: int, options: dict[str, Any]) -> None:
+def test_drawn_models_with_dead_branches_and_twins(manner, seed, options):
     model, category = drawn_model(MANNERS[manner], seed, 1)
     given = original_bytes(model) if model.native is None else model.native
     rows = probe(model, seed + 1, category)
@@ -88,7 +82,7 @@ def test_drawn_models_with_dead_branches_and_twins(manner: str, seed: int, optio
 
 
 @pytest.mark.parametrize(("manner", "seed"), [("xgboost", 1), ("xgboost", 3), ("lightgbm", 2)])
-def test_three_classes_with_exact_ties(manner: str, seed: int) -> None:
+def test_three_classes_with_exact_ties(manner, seed):
     """Sums of quarters tie; the tie falls as natively, and verify follows it beside the guard."""
     model, category = drawn_model(MANNERS[manner], seed, 3)
     given = original_bytes(model) if model.native is None else model.native
@@ -103,16 +97,14 @@ def test_three_classes_with_exact_ties(manner: str, seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def voting() -> tuple[Any, np.ndarray, np.ndarray]:
+def voting():
     X, y = load_breast_cancer(return_X_y=True)
     trees = DecisionTreeClassifier(max_depth=4, random_state=0)
     model = ensemble.AdaBoostClassifier(trees, n_estimators=8, random_state=0)
     return model.fit(X[:300], y[:300]), X[:300], X[300:450]
 
 
-def test_votes_lose_leaves_although_every_tree_is_kept(
-    voting: tuple[Any, np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
+def test_votes_lose_leaves_although_every_tree_is_kept(voting, tmp_path):
     model, X_fit, X_cal = voting
     result = prune_booster(model, X_fit, X_cal, alpha=0.05)
     c = result.certificate
@@ -140,7 +132,7 @@ def test_votes_lose_leaves_although_every_tree_is_kept(
         verify(model, result.model, result.region, reworded)
 
 
-def test_a_kept_original_with_another_leaf_is_refused(voting: tuple[Any, np.ndarray, np.ndarray]) -> None:
+def test_a_kept_original_with_another_leaf_is_refused(voting):
     model, X_fit, X_cal = voting
     result = prune_booster(model, X_fit, X_cal, alpha=0.05)
     tree = result.model.estimators_[3].tree_
@@ -154,7 +146,7 @@ def test_a_kept_original_with_another_leaf_is_refused(voting: tuple[Any, np.ndar
         verify(model, result.model, result.region, forged)
 
 
-def edited_booster() -> tuple[Any, np.ndarray]:
+def edited_booster():
     """A booster whose trees ask the first question twice, and have twins on the left."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 4)).astype(np.float32)
@@ -176,7 +168,7 @@ def edited_booster() -> tuple[Any, np.ndarray]:
 
 
 @pytest.mark.parametrize("unit", ["round", "leaf"])
-def test_an_edited_booster(unit: str, tmp_path: Path) -> None:
+def test_an_edited_booster(unit, tmp_path):
     booster, X = edited_booster()
     result = prune_booster(booster, X[:300], X[300:], alpha=0.6, unit=unit, time_limit=20)
     c = result.certificate
@@ -193,7 +185,7 @@ def test_an_edited_booster(unit: str, tmp_path: Path) -> None:
     assert verify(tmp_path / "original.json", *stored).agrees
 
 
-def test_a_sweep_begins_with_it_too() -> None:
+def test_a_sweep_begins_with_it_too():
     booster, X = edited_booster()
     swept = sweep(booster, X[:300], X[300:], alphas=[0.4, 0.8])
     for result in swept.results:
@@ -205,11 +197,11 @@ def test_a_sweep_begins_with_it_too() -> None:
 
 
 @pytest.mark.parametrize("call", ["prune", "sweep"])
-def test_ctrl_c_after_the_search_loses_nothing(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_after_the_search_loses_nothing(call, monkeypatch):
     booster, X = edited_booster()
     on_original, pressed = DeduplicatedTrees._on_original, []
 
-    def press(self: DeduplicatedTrees, *arguments: Any) -> Any:
+    def press(self, *arguments):
         pressed.append(signal.raise_signal(signal.SIGINT))
         return on_original(self, *arguments)
 
@@ -228,7 +220,7 @@ def test_ctrl_c_after_the_search_loses_nothing(call: str, monkeypatch: pytest.Mo
     assert result.certificate.trees_after < 12
 
 
-def test_trained_models_have_nothing_to_leave_out() -> None:
+def test_trained_models_have_nothing_to_leave_out():
     """Then nothing is built: the search is that of the original."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 6))
@@ -248,7 +240,7 @@ def test_trained_models_have_nothing_to_leave_out() -> None:
 
 @pytest.mark.parametrize("manner", sorted(MANNERS))
 @pytest.mark.parametrize("seed", range(6))
-def test_live_leaves_are_those_that_some_state_reaches(manner: str, seed: int) -> None:
+def test_live_leaves_are_those_that_some_state_reaches(manner, seed):
     """Against every row of states there is."""
     forest = drawn_model(MANNERS[manner], seed, 1)[0].forest
     space = build_space(forest)
@@ -259,7 +251,7 @@ def test_live_leaves_are_those_that_some_state_reaches(manner: str, seed: int) -
     assert np.array_equal(np.sort(trees.leaf_of_node[live]), reached)
 
 
-def test_an_edited_lightgbm_text(tmp_path: Path) -> None:
+def test_an_edited_lightgbm_text(tmp_path):
     """Twins from rounded leaves, and a split that asks again what its parent has answered."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 4))
@@ -298,7 +290,7 @@ MODELS = {
 }
 
 
-def _fitted(name: str, n_classes: int) -> Any:
+def _fitted(name, n_classes):
     y = (X[:, 0] > 0.3).astype(int) if n_classes == 2 else np.digitize(X[:, 0], [-0.5, 0.8])
     return clone(MODELS[name]).fit(X[:200], y[:200])
 
@@ -306,7 +298,7 @@ def _fitted(name: str, n_classes: int) -> Any:
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("unit", ["round", "tree", "leaf"])
-def test_every_unit_prunes_a_model_of_constants(unit: str, name: str, n_classes: int) -> None:
+def test_every_unit_prunes_a_model_of_constants(unit, name, n_classes):
     model = _fitted(name, n_classes)
     result = prune_booster(model, X[200:500], X[500:800], alpha=0.1, unit=unit, time_limit=20)
     assert result.status == "CERTIFIED"
@@ -316,7 +308,7 @@ def test_every_unit_prunes_a_model_of_constants(unit: str, name: str, n_classes:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_other_calls_answer_for_a_model_of_constants(name: str) -> None:
+def test_the_other_calls_answer_for_a_model_of_constants(name):
     model = _fitted(name, 2)
     assert np.array_equal(simplify(model).model.predict(X), model.predict(X))
     assert len(sweep(model, X[200:500], X[500:800], alphas=[0.1, 0.2], unit="leaf", time_limit=10)) == 2

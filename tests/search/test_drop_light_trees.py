@@ -4,11 +4,7 @@ Enumeration is the judge: the row must admit every counterexample, a proof must 
 what the search returns must keep every input.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +12,6 @@ import pytest
 from pine_boost import prune_booster, verify
 from pine_boost.budget import OutOfEffort
 from pine_boost.model import exact
-from pine_boost.model.forest import PrunedForest
 from pine_boost.proof import two_proofs
 from pine_boost.proof.boxes import branch_and_bound
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
@@ -26,29 +21,27 @@ from pine_boost.proof.cpsat.prover import Prover, difference
 from pine_boost.proof.cpsat.solver import FIRST_LP, SECOND_LP
 from pine_boost.proof.problem import Answer
 from pine_boost.search import algorithm, strategies
-from pine_boost.search.search_state import SearchState
-from pine_boost.search.strategies import Proposal
-from tests.support.bruteforce import Small, check_result, small_problem
+from tests.support.bruteforce import check_result, small_problem
 from tests.support.forests import MANNERS
-from tests.support.naive import Case, broken_rows, random_case, random_pruned
+from tests.support.naive import broken_rows, random_case, random_pruned
 from tests.support.solver_settings import FOREVER
 from tests.support.verifying import look_for_no_serving_margin
 
 KINDS = ("dropped", "same", "planted", "reweighted")
 
 
-def _some_pruned(seed: int, case: Case) -> PrunedForest:
+def _some_pruned(seed, case):
     rng = np.random.default_rng(seed)
     return random_pruned(rng, case.problem, str(rng.choice(KINDS)))
 
 
-def _sums(case: Case, value: Any) -> Any:
+def _sums(case, value):
     leaf = case.problem.trees.leaf_of_node[case.nodes]
     return value[leaf].sum(axis=1)
 
 
 @pytest.mark.parametrize("limit", [exact.ROW_LIMIT, 2**12])
-def test_every_counterexample_satisfies_the_row(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+def test_every_counterexample_satisfies_the_row(monkeypatch, limit):
     """Also where values are halved to fit: rounding goes outward."""
     monkeypatch.setattr(exact, "ROW_LIMIT", limit)
     n_broken = n_excluded = n_halved = n_still = 0
@@ -76,7 +69,7 @@ def test_every_counterexample_satisfies_the_row(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("limit", [exact.ROW_LIMIT, 2**16, 2**10])
-def test_a_counterexample_by_a_single_unit_satisfies_the_row(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+def test_a_counterexample_by_a_single_unit_satisfies_the_row(monkeypatch, limit):
     """The original decides a row just so, the pruned model misses it by one unit of its grid."""
     n_tight = 0
     for seed in range(60):
@@ -106,14 +99,14 @@ def test_a_counterexample_by_a_single_unit_satisfies_the_row(monkeypatch: pytest
     assert n_tight > 30
 
 
-def test_units_too_far_apart_have_no_row() -> None:
+def test_units_too_far_apart_have_no_row():
     case = random_case(0)
     pruned = random_pruned(np.random.default_rng(0), case.problem, "dropped")
     far = replace(pruned, grid=case.problem.scale - 60)
     assert difference(case.problem, far, case.problem.questions[0]) is None
 
 
-def test_trees_of_other_classes_do_not_make_a_question_easier() -> None:
+def test_trees_of_other_classes_do_not_make_a_question_easier():
     """Where the trees of both classes changed their weight, the difference says nothing more."""
     n_asked = n_easier = 0
     for seed in range(8, 160, 12):  # three classes
@@ -133,7 +126,7 @@ def test_trees_of_other_classes_do_not_make_a_question_easier() -> None:
     assert n_easier == 0
 
 
-def test_some_trees_of_a_region() -> None:
+def test_some_trees_of_a_region():
     """The model over some trees admits exactly the sums of their leaves over the region."""
     from ortools.sat.python import cp_model
 
@@ -166,7 +159,7 @@ def test_some_trees_of_a_region() -> None:
     assert n_compared > 8
 
 
-def test_proofs_of_the_difference_leave_no_counterexample() -> None:
+def test_proofs_of_the_difference_leave_no_counterexample():
     """What is proved holds by enumeration; what is broken is never proved, in either setting."""
     n_proved = n_broken = 0
     for seed in range(90):
@@ -192,7 +185,7 @@ def test_proofs_of_the_difference_leave_no_counterexample() -> None:
     assert n_broken > 50
 
 
-def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boxes_weigh_the_difference(monkeypatch):
     """With the difference among its sums a near model is proved with fewer boxes; answers agree."""
     with_sum, without = 0, 0
     for seed in range(60):
@@ -214,11 +207,11 @@ def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert without > 20
 
 
-def _no_answer(state: SearchState) -> Iterator[Proposal]:
+def _no_answer(state):
     raise OutOfEffort
 
 
-def _near(seed: int, delta: float, **options: Any) -> Small:
+def _near(seed, delta, **options):
     n_outputs, n_trees, votes = [(1, 10, False), (3, 30, False), (3, 10, True)][seed % 3]
     return small_problem(
         seed,
@@ -233,9 +226,7 @@ def _near(seed: int, delta: float, **options: Any) -> Small:
 
 
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])
-def test_a_model_near_the_original_where_the_game_has_no_answer(
-    monkeypatch: pytest.MonkeyPatch, score: str | None
-) -> None:
+def test_a_model_near_the_original_where_the_game_has_no_answer(monkeypatch, score):
     """Whatever the problem of all trees does, light trees can go; every input keeps its class."""
 
     monkeypatch.setattr(algorithm, "first_answers", _no_answer)
@@ -253,7 +244,7 @@ def test_a_model_near_the_original_where_the_game_has_no_answer(
     assert n_pruned == 0 if score == "leaf-support" else n_pruned > 8
 
 
-def test_huge_tables_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_tables_are_never_made(monkeypatch):
     """As where leaves times states are too many: values of trees alone, twice by CP-SAT."""
     monkeypatch.setattr(strategies, "_LARGEST", 0)
     monkeypatch.setattr(two_proofs, "_LARGEST_TABLE", 0)
@@ -272,7 +263,7 @@ def test_huge_tables_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
     assert n_pruned > 2
 
 
-def test_values_of_trees_alone() -> None:
+def test_values_of_trees_alone():
     """Infeasible exactly where the largest values do not add up to the bound."""
     from ortools.sat.python import cp_model
 
@@ -285,8 +276,8 @@ def test_values_of_trees_alone() -> None:
             assert cp_model.CpSolver().solve(encode_values(value, offset, least)) == status
 
 
-def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[SearchState] = []
+def test_without_indifference_nothing_is_near(monkeypatch):
+    asked = []
     monkeypatch.setattr(strategies, "lightest_units", asked.append)
     small = _near(0, 0.0)
     small.search()
@@ -294,7 +285,7 @@ def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "histogram", "forest"])
-def test_a_large_model_is_certified_natively_and_verified(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_large_model_is_certified_natively_and_verified(monkeypatch, kind):
     """The game of all trees is stopped; rows on the thresholds, beside them, NaN keep classes."""
     from tests.support.grids import edge_rows
 
@@ -306,7 +297,7 @@ def test_a_large_model_is_certified_natively_and_verified(monkeypatch: pytest.Mo
     if kind == "xgboost":
         import xgboost
 
-        model: Any = xgboost.XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1)
+        model = xgboost.XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1)
     elif kind == "lightgbm":
         import lightgbm
 

@@ -1,13 +1,11 @@
 """Pruning with the isolation forest of default size, from model to verified certificate."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pine_boost import prune_booster, sweep, verify
 
 
-def _problem() -> tuple[object, np.ndarray, np.ndarray]:
+def _problem():
     from sklearn.ensemble import GradientBoostingClassifier
 
     rng = np.random.default_rng(1)
@@ -17,7 +15,7 @@ def _problem() -> tuple[object, np.ndarray, np.ndarray]:
     return model.fit(X[:400], y[:400]), X[:400], X[400:]
 
 
-def test_certified_where_the_scores_own_trees_make_proofs_hard() -> None:
+def test_certified_where_the_scores_own_trees_make_proofs_hard():
     model, X_fit, X_cal = _problem()
     result = prune_booster(model, X_fit, X_cal, alpha=0.8, score="isolation-forest")
     assert result.status == "CERTIFIED"
@@ -27,14 +25,14 @@ def test_certified_where_the_scores_own_trees_make_proofs_hard() -> None:
     X = rng.normal(size=(20_000, 3)) * rng.uniform(0.2, 3, size=(20_000, 1))
     inside = result.region.contains(X)
     assert 0.05 < inside.mean() < 0.95
-    same = model.predict(X) == result.model.predict(X)  # type: ignore[attr-defined]
+    same = model.predict(X) == result.model.predict(X)
     assert same[inside].all()
     verdict = verify(model, result.model, result.region, result.certificate)
     assert verdict.agrees
     assert verdict.proved_twice
 
 
-def test_a_sweep_is_monotone_and_certified() -> None:
+def test_a_sweep_is_monotone_and_certified():
     model, X_fit, X_cal = _problem()
     swept = sweep(model, X_fit, X_cal, alphas=[0.0, 0.8], score="isolation-forest")
     kept = [result.certificate.units_kept for result in swept]
@@ -43,4 +41,4 @@ def test_a_sweep_is_monotone_and_certified() -> None:
     for result in swept:
         assert result.status == "CERTIFIED"
         X = X_cal[result.region.contains(X_cal)]
-        assert np.array_equal(model.predict(X), result.model.predict(X))  # type: ignore[attr-defined]
+        assert np.array_equal(model.predict(X), result.model.predict(X))

@@ -1,7 +1,5 @@
 """Leaf values of their own: fewer trees, proved like any other model, never more than before; which trees rise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 
@@ -18,18 +16,17 @@ from pine_boost.search import driver, leaf_values, search_state
 from pine_boost.search.algorithm import Known, explore
 from pine_boost.search.driver import search_leaves, search_stages
 from pine_boost.search.lp_columns import build_columns, in_order, leaf_columns, ordered_leaves, renamed
-from pine_boost.search.search_result import SearchResult
-from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, check_result, small_problem
-from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner
+from tests.support.bruteforce import CLEAR, NOTHING, all_rows, check_result, small_problem
+from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST
 
 
-def _both(small: Small, budget: Budget | None = None) -> tuple[SearchResult, SearchResult]:
+def _both(small, budget=None):
     """What the search over whole units finds, and where leaf values lead from there."""
     before = small.search()
     return before, search_leaves(small.task(reweight="leaf"), before, budget or Budget.of())
 
 
-def _fewest_with_leaves(small: Small) -> int | None:
+def _fewest_with_leaves(small):
     """The fewest units whose leaf values keep every decided row; None where floats cannot tell."""
     problem = small.problem
     forest = problem.forest
@@ -76,9 +73,7 @@ def _fewest_with_leaves(small: Small) -> int | None:
     st.sampled_from([(1, 5), (3, 9)]),
     st.sampled_from(["chow-liu", "leaf-support", None]),
 )
-def test_never_more_than_whole_trees_and_never_fewer_than_brute_force(
-    seed: int, manner: Manner, outputs: tuple[int, int], score: str | None
-) -> None:
+def test_never_more_than_whole_trees_and_never_fewer_than_brute_force(seed, manner, outputs, score):
     small = small_problem(seed, manner, n_outputs=outputs[0], n_trees=outputs[1], score=score)
     before, after = _both(small)
     check_result(small, after)
@@ -105,7 +100,7 @@ def test_never_more_than_whole_trees_and_never_fewer_than_brute_force(
             assert after.stopped is not StopReason.OPTIMAL or after.n_kept == fewest
 
 
-def test_leaf_values_need_fewer_units() -> None:
+def test_leaf_values_need_fewer_units():
     """Somewhere the freedom is used: a multiclass round less than weights can do."""
     gains, bounds = [], []
     for seed in (1, 3, 5):
@@ -119,7 +114,7 @@ def test_leaf_values_need_fewer_units() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 5, 6])
-def test_the_whole_search_goes_on_with_leaves_only_when_asked(seed: int) -> None:
+def test_the_whole_search_goes_on_with_leaves_only_when_asked(seed):
     small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=15, score="chow-liu")
     tree = search_stages(small.task(), Budget.of())
     leaf = search_stages(small.task(reweight="leaf"), Budget.of())
@@ -134,12 +129,10 @@ def test_the_whole_search_goes_on_with_leaves_only_when_asked(seed: int) -> None
 
 
 @pytest.mark.parametrize("reason", [OutOfTime, KeyboardInterrupt])
-def test_leaf_values_that_are_not_found_leave_what_the_units_gave(
-    reason: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaf_values_that_are_not_found_leave_what_the_units_gave(reason, monkeypatch):
     """The model of whole units is proved twice after them, too, and has its own bound."""
 
-    def stop(*arguments: object) -> None:
+    def stop(*arguments):
         raise reason
 
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
@@ -154,7 +147,7 @@ def test_leaf_values_that_are_not_found_leave_what_the_units_gave(
     assert leaf.lower_bound == tree.lower_bound > 1
 
 
-def test_the_programs_of_leaf_values_have_an_effort_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_programs_of_leaf_values_have_an_effort_of_their_own(monkeypatch):
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
     task = small.task(reweight="leaf")
     whole = search_stages(task, Budget.of())
@@ -170,7 +163,7 @@ def test_the_programs_of_leaf_values_have_an_effort_of_their_own(monkeypatch: py
     assert light_first.n_kept < tree.n_kept
 
 
-def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(monkeypatch):
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
     state = small.state()
     assert not state.is_over
@@ -183,7 +176,7 @@ def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(monkeypatch
     assert not late.is_over
 
 
-def test_a_column_is_a_leaf_of_the_chosen_units() -> None:
+def test_a_column_is_a_leaf_of_the_chosen_units():
     small = small_problem(0, XGBOOST, n_outputs=3, n_trees=6)
     problem = small.problem
     units = build_columns(problem)
@@ -203,7 +196,7 @@ def test_a_column_is_a_leaf_of_the_chosen_units() -> None:
     assert set(columns.column_unit) == {0}
 
 
-def test_a_model_of_a_larger_region_is_taken_over() -> None:
+def test_a_model_of_a_larger_region_is_taken_over():
     small = small_problem(1, LIGHTGBM, n_outputs=3, n_trees=12, score="chow-liu", quantile=0.3)
     whole = replace(small.problem.region, score=None, tau=None)
     larger = replace(small, problem=replace(small.problem, region=whole))
@@ -216,9 +209,7 @@ def test_a_model_of_a_larger_region_is_taken_over() -> None:
     check_result(small, found)
 
 
-def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many(monkeypatch):
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
     before, after = _both(small, Budget.of(1e-9))
     assert after.pruned is before.pruned
@@ -233,8 +224,8 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
     assert after.n_kept <= before.n_kept
 
 
-def test_ctrl_c_keeps_the_certified_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: object) -> None:
+def test_ctrl_c_keeps_the_certified_model(monkeypatch):
+    def interrupt(*arguments):
         raise KeyboardInterrupt
 
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
@@ -244,7 +235,7 @@ def test_ctrl_c_keeps_the_certified_model(monkeypatch: pytest.MonkeyPatch) -> No
     assert after.pruned is before.pruned
 
 
-def test_a_bound_for_weights_is_none_for_leaf_values_and_an_edited_one_none_at_all() -> None:
+def test_a_bound_for_weights_is_none_for_leaf_values_and_an_edited_one_none_at_all():
     small = small_problem(1, MANNERS[1], n_outputs=3, n_trees=12, score=None)
     before, after = _both(small)
     assert after.n_kept < before.n_kept == before.lower_bound
@@ -264,7 +255,7 @@ def test_a_bound_for_weights_is_none_for_leaf_values_and_an_edited_one_none_at_a
             assert check_bound(*parts, wrong, budget, by_leaf=True) is False
 
 
-def test_a_leaf_speaks_with_either_sign() -> None:
+def test_a_leaf_speaks_with_either_sign():
     unit, strict = np.array([0, 0, 1]), np.array([True, True])
     entries = np.array([[1, 0, -1], [-1, 0, 0]], dtype=object)
     none = np.zeros((2, 0), dtype=object)
@@ -274,7 +265,7 @@ def test_a_leaf_speaks_with_either_sign() -> None:
     assert ExactRows(entries, unit, False, none, None, strict).units((1, 1)) == frozenset()
 
 
-def _rises(small: Small, tree: int, feature: int, value: np.ndarray) -> bool:
+def _rises(small, tree, feature, value):
     """Whether a tree never falls from one interval of a feature to the next, other states alike."""
     problem = small.problem
     states = small.everything
@@ -291,7 +282,7 @@ def _rises(small: Small, tree: int, feature: int, value: np.ndarray) -> bool:
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(st.integers(0, 2**16), st.sampled_from(MANNERS))
-def test_pairs_are_in_order_where_and_only_where_the_trees_are(seed: int, manner: Manner) -> None:
+def test_pairs_are_in_order_where_and_only_where_the_trees_are(seed, manner):
     small = small_problem(seed, manner, n_trees=3, score=None)
     problem = small.problem
     random = np.random.default_rng(seed)
@@ -313,7 +304,7 @@ def test_pairs_are_in_order_where_and_only_where_the_trees_are(seed: int, manner
             assert _rises(small, tree, feature, raised)
 
 
-def test_values_rise_as_little_as_they_must() -> None:
+def test_values_rise_as_little_as_they_must():
     pairs = np.array([[0, 1], [1, 2], [3, 2]])
     assert in_order(np.array([3, 1, 2, 5]), pairs).tolist() == [3, 3, 5, 5]
     assert in_order(np.array([1, 2, 2, 0]), pairs).tolist() == [1, 2, 2, 0]
@@ -322,7 +313,7 @@ def test_values_rise_as_little_as_they_must() -> None:
     assert renamed(np.zeros((0, 2), dtype=np.int64), column).shape == (0, 2)
 
 
-def test_without_directions_there_are_no_pairs() -> None:
+def test_without_directions_there_are_no_pairs():
     problem = small_problem(0, MANNERS[0]).problem
     assert ordered_leaves(problem, ()).shape == (0, 2)
     assert ordered_leaves(problem, (0,) * problem.space.n_features).shape == (0, 2)

@@ -1,10 +1,7 @@
 """The Pruner's cuts, bounds, supports and covers against enumeration of all supports."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +10,11 @@ from pine_boost.budget import Budget, Effort
 from pine_boost.proof.bound import fewest_units, hitting_set, minimal_cuts
 from pine_boost.search import algorithm, strategies
 from pine_boost.search.lower_bound import small_cover
-from pine_boost.search.lp_columns import Support
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_state import ProposalStatus, SearchState
-from pine_boost.search.strategies import Proposal
 from tests.support.bruteforce import (
     CLEAR,
     NOTHING,
-    Small,
     all_rows,
     check_result,
     game_rows,
@@ -34,7 +28,7 @@ from tests.support.forests import MANNERS, XGBOOST
 FOREVER = Budget(effort=Effort(master_effort=10.0))
 
 
-def _winning(small: Small) -> list[frozenset[int]]:
+def _winning(small):
     """Every winning support of at least one column; the problem must be clear."""
     rows, free, strict = game_rows(small, all_rows(small))
     winning = []
@@ -47,14 +41,14 @@ def _winning(small: Small) -> list[frozenset[int]]:
     return winning
 
 
-def _flags(support: frozenset[int], n_columns: int) -> np.ndarray:
+def _flags(support, n_columns):
     flags = np.zeros(n_columns, dtype=bool)
     flags[sorted(support)] = True
     return flags
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_cuts_supports_and_bounds(seed: int) -> None:
+def test_cuts_supports_and_bounds(seed):
     n_outputs = 3 if seed % 4 == 3 else 1
     small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, score=None)
     n_columns = small.n_units
@@ -92,7 +86,7 @@ def test_cuts_supports_and_bounds(seed: int) -> None:
             assert support & cut, "a cut excludes a winning support"
 
 
-def test_a_perturbation_ends_in_another_minimal_set_and_leaves_no_cuts() -> None:
+def test_a_perturbation_ends_in_another_minimal_set_and_leaves_no_cuts():
     n_new = 0
     for seed in (7, 12, 13):  # games with several minimal sets
         small = small_problem(seed, MANNERS[seed % 4], n_trees=8, score=None)
@@ -115,7 +109,7 @@ def test_a_perturbation_ends_in_another_minimal_set_and_leaves_no_cuts() -> None
     assert n_new > 4
 
 
-def test_a_perturbation_of_a_losing_set_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_perturbation_of_a_losing_set_leads_nowhere(monkeypatch):
     monkeypatch.setattr("pine_boost.search.pruner._JOINING", 1)
     small = small_problem(1, XGBOOST, score=None)
     winning = set(_winning(small))
@@ -126,7 +120,7 @@ def test_a_perturbation_of_a_losing_set_leads_nowhere(monkeypatch: pytest.Monkey
     assert Pruner(pool, FOREVER).perturb(_flags(frozenset([0]), small.n_units), 0) is None
 
 
-def test_repair_ends_in_a_winning_support() -> None:
+def test_repair_ends_in_a_winning_support():
     small = small_problem(1, XGBOOST, score=None)
     winning = set(_winning(small))
     pool = small.rows()
@@ -145,7 +139,7 @@ def test_repair_ends_in_a_winning_support() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_repair_adds_as_many_columns_as_asked(seed: int) -> None:
+def test_repair_adds_as_many_columns_as_asked(seed):
     """Those of a cut where the support is excluded, any where it is not; None when all are kept."""
     small = small_problem(seed, XGBOOST, score=None, n_trees=8, leaf_grid=None)
     pool = small.rows()
@@ -174,12 +168,12 @@ def test_repair_adds_as_many_columns_as_asked(seed: int) -> None:
     assert excluded > 2
 
 
-def test_minimal_cuts() -> None:
+def test_minimal_cuts():
     cuts = [frozenset(c) for c in ([1, 2, 3], [2, 3], [4], [4, 1], [0, 5], [2, 3])]
     assert set(minimal_cuts(cuts)) == {frozenset(c) for c in ([2, 3], [4], [0, 5])}
 
 
-def test_an_excluded_set_is_left_out_alone() -> None:
+def test_an_excluded_set_is_left_out_alone():
     """Neither its subsets nor its supersets, only the set itself."""
     cuts = [frozenset([0, 1]), frozenset([2, 3])]
     every = [
@@ -189,7 +183,7 @@ def test_an_excluded_set_is_left_out_alone() -> None:
         if all(set(columns) & cut for cut in cuts)
     ]
     assert len(every) == 9
-    excluded: list[np.ndarray] = []
+    excluded = []
     found = []
     while (support := hitting_set(cuts, 4, 4, FOREVER, excluded)) is not None:
         assert isinstance(support, np.ndarray)
@@ -203,7 +197,7 @@ def test_an_excluded_set_is_left_out_alone() -> None:
     assert fewest_units(cuts, 4, FOREVER) == 2
 
 
-def test_hitting_set_without_budget_is_no_proof() -> None:
+def test_hitting_set_without_budget_is_no_proof():
     rng = np.random.default_rng(0)
     cuts = [frozenset(rng.choice(40, 4, replace=False).tolist()) for _ in range(300)]
     little = Budget(effort=Effort(master_effort=1e-7))
@@ -214,7 +208,7 @@ def test_hitting_set_without_budget_is_no_proof() -> None:
     assert fewest_units(cuts, 40, little) >= 1
 
 
-def test_rows_are_those_of_decided_points_once() -> None:
+def test_rows_are_those_of_decided_points_once():
     small = small_problem(4, XGBOOST, score="chow-liu", leaf_grid=None)
     pool = small.rows()
     states = small.everything
@@ -233,7 +227,7 @@ def test_rows_are_those_of_decided_points_once() -> None:
     assert np.array_equal(np.unique(own.round(9) + 0.0, axis=0), np.unique(rows.round(9) + 0.0, axis=0))
 
 
-def test_one_class_needs_one_tree() -> None:
+def test_one_class_needs_one_tree():
     """Where a constant would do, one tree is kept: native libraries do not predict without."""
     small = small_problem(17, XGBOOST, score=None, leaf_grid=None)
     problem = small.problem
@@ -250,14 +244,14 @@ def test_one_class_needs_one_tree() -> None:
     assert fewest_units(list(pruner.cuts), small.n_units, FOREVER) == 1
 
 
-def test_perturbations_find_what_cuts_alone_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_perturbations_find_what_cuts_alone_would(monkeypatch):
     """Perturbed sets from the first round on: the same minimum, no set of the cuts counts."""
     monkeypatch.setattr(strategies, "_FIRST_PERTURBATION", 0)
     monkeypatch.setattr(algorithm, "first_answers", lambda state: iter(()))
     monkeypatch.setattr(algorithm, "eliminations", lambda state: iter(()))
     weigh, perturbed = algorithm.weigh, []
 
-    def only_perturbed(state: SearchState, proposal: Proposal) -> Any:
+    def only_perturbed(state, proposal):
         if any(proposal.support is own for own in perturbed):
             return weigh(state, proposal)
         if state.pruner.solve(proposal.support) is None:
@@ -266,7 +260,7 @@ def test_perturbations_find_what_cuts_alone_would(monkeypatch: pytest.MonkeyPatc
 
     perturb = Pruner.perturb
 
-    def noted(pruner: Pruner, support: Any, seed: int) -> Any:
+    def noted(pruner, support, seed):
         perturbed.append(perturb(pruner, support, seed))
         return perturbed[-1]
 
@@ -286,7 +280,7 @@ def test_perturbations_find_what_cuts_alone_would(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_cover_meets_every_cut_and_is_as_large_as_allowed(seed: int) -> None:
+def test_a_cover_meets_every_cut_and_is_as_large_as_allowed(seed):
     random = np.random.default_rng(seed)
     n_units = 12
     cuts = [frozenset(random.permutation(n_units)[: random.integers(1, 5)].tolist()) for _ in range(9)]
@@ -303,7 +297,7 @@ def test_a_cover_meets_every_cut_and_is_as_large_as_allowed(seed: int) -> None:
     assert everything.all()
 
 
-def test_an_excluded_cover_is_not_given_again() -> None:
+def test_an_excluded_cover_is_not_given_again():
     cuts = [frozenset([0, 1])]
     first = small_cover(cuts, 2, 1, 0)
     assert first is not None
@@ -311,11 +305,11 @@ def test_an_excluded_cover_is_not_given_again() -> None:
     assert small_cover(cuts, 2, 1, 0, both) is None
 
 
-def _set(*units: int) -> Support:
+def _set(*units):
     return np.isin(np.arange(4), units)
 
 
-def test_a_set_that_misses_a_cut_loses() -> None:
+def test_a_set_that_misses_a_cut_loses():
     rows = small_problem(0, MANNERS[0], n_trees=4).rows()
     assert not Pruner(rows, FOREVER).misses_a_cut(_set(0))
     pruner = Pruner(rows, FOREVER)
@@ -324,7 +318,7 @@ def test_a_set_that_misses_a_cut_loses() -> None:
     assert not pruner.misses_a_cut(_set(0, 2))
 
 
-def _smallest(small: Small) -> list[frozenset[int]]:
+def _smallest(small):
     """Every winning set of the smallest size."""
     states = np.concatenate([small.everything[small.inside], small.fit_states])
     rows, free, strict = game_rows(small, np.unique(states, axis=0))
@@ -340,7 +334,7 @@ def _smallest(small: Small) -> list[frozenset[int]]:
 
 
 @cache
-def _problems(n_smallest: int) -> list[tuple[Small, list[frozenset[int]]]]:
+def _problems(n_smallest):
     """Games with at least so many smallest sets, which are smaller than the original."""
     found = []
     for seed in range(60):
@@ -354,12 +348,12 @@ def _problems(n_smallest: int) -> list[tuple[Small, list[frozenset[int]]]]:
     return found
 
 
-def _forbid(monkeypatch: Any, forbidden: set[frozenset[int]]) -> list[frozenset[int]]:
+def _forbid(monkeypatch, forbidden):
     """The grid refuses these sets; returns the list of those that were tried in vain."""
-    tried: list[frozenset[int]] = []
+    tried = []
     on_grid = SearchState.on_grid
 
-    def refuse(self: SearchState, columns: Any, weights: Any, scale: Any = None) -> Any:
+    def refuse(self, columns, weights, scale=None):
         support = frozenset(np.flatnonzero(weights.weights).tolist())
         if support in forbidden:
             tried.append(support)
@@ -370,7 +364,7 @@ def _forbid(monkeypatch: Any, forbidden: set[frozenset[int]]) -> list[frozenset[
     return tried
 
 
-def test_another_smallest_set_is_found(monkeypatch: Any) -> None:
+def test_another_smallest_set_is_found(monkeypatch):
     n_refused = 0
     for small, smallest in _problems(2):
         for forbidden in smallest[:2]:
@@ -386,7 +380,7 @@ def test_another_smallest_set_is_found(monkeypatch: Any) -> None:
     assert n_refused > 0
 
 
-def test_what_cannot_be_written_proves_no_bound(monkeypatch: Any) -> None:
+def test_what_cannot_be_written_proves_no_bound(monkeypatch):
     """All smallest sets are refused: more columns are kept, but never called the fewest."""
     n_smaller = 0
     for small, smallest in _problems(1):
@@ -404,13 +398,13 @@ def test_what_cannot_be_written_proves_no_bound(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 3])
-def test_not_forever(most: int, monkeypatch: Any) -> None:
+def test_not_forever(most, monkeypatch):
     """Where nothing can be written the exact search ends after a fixed number of tries."""
     small, smallest = _problems(1)[0]
-    lengths: list[int] = []
+    lengths = []
     smaller_set = strategies._smaller_set
 
-    def count(state: Any, passed_over: Any, seed: int) -> Any:
+    def count(state, passed_over, seed):
         lengths.append(len(passed_over))
         return smaller_set(state, passed_over, seed)
 

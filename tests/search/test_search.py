@@ -1,9 +1,6 @@
 """The whole search on problems small enough to enumerate: optimal, certified, repeatable, never fooled by a canary."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +12,7 @@ from pine_boost.model.forest import Decision
 from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.problem import build_problem
 from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound
-from pine_boost.search.search_result import SearchResult
 from tests.support.bruteforce import (
-    Small,
     all_rows,
     check_result,
     minimum_columns,
@@ -25,7 +20,7 @@ from tests.support.bruteforce import (
     score_levels,
     small_problem,
 )
-from tests.support.forests import MANNERS, XGBOOST, Manner
+from tests.support.forests import MANNERS, XGBOOST
 from tests.support.solver_settings import OTHERS
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
@@ -40,9 +35,7 @@ SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
     st.booleans(),
     st.sampled_from([None, 3, 8]),
 )
-def test_optimum_is_the_brute_force_minimum(
-    seed: int, manner: Manner, outputs: tuple[int, int], score: str | None, with_domain: bool, leaf_grid: int | None
-) -> None:
+def test_optimum_is_the_brute_force_minimum(seed, manner, outputs, score, with_domain, leaf_grid):
     small = small_problem(
         seed,
         manner,
@@ -62,7 +55,7 @@ def test_optimum_is_the_brute_force_minimum(
 
 
 @pytest.mark.slow
-def test_many_small_games() -> None:
+def test_many_small_games():
     """The same comparison on hundreds of games, votes and single trees included."""
     compared = 0
     for seed in range(400):
@@ -90,7 +83,7 @@ def test_many_small_games() -> None:
 
 @pytest.mark.parametrize("unit", ["round", "tree"])
 @pytest.mark.parametrize("score", SCORES)
-def test_small_games_are_solved_to_the_end(score: str | None, unit: str) -> None:
+def test_small_games_are_solved_to_the_end(score, unit):
     """Without ties to keep, every small problem ends optimal, and some are really pruned."""
     n_pruned = 0
     for seed in range(4):
@@ -108,7 +101,7 @@ def test_small_games_are_solved_to_the_end(score: str | None, unit: str) -> None
 
 
 @pytest.mark.parametrize("votes", [False, True])
-def test_ties_are_kept(votes: bool) -> None:
+def test_ties_are_kept(votes):
     """Coarse leaves tie everywhere; the pruned model gives the same winner of every tie."""
     n_pruned = 0
     for seed in range(6):
@@ -130,7 +123,7 @@ def test_ties_are_kept(votes: bool) -> None:
     assert n_pruned > 0
 
 
-def test_one_class_keeps_one_tree() -> None:
+def test_one_class_keeps_one_tree():
     """A region and fit rows of one class: one tree is enough, and needed to predict natively."""
     small = small_problem(17, XGBOOST, score=None, leaf_grid=None)
     problem = small.problem
@@ -149,7 +142,7 @@ def test_one_class_keeps_one_tree() -> None:
         assert (result.n_kept, result.lower_bound, result.stopped) == (1, 1, "optimal")
 
 
-def test_l1_is_certified_too() -> None:
+def test_l1_is_certified_too():
     for seed in range(4):
         small = small_problem(seed, MANNERS[seed], score=SCORES[seed], leaf_grid=None, n_trees=9)
         result = small.search(objective="l1")
@@ -159,7 +152,7 @@ def test_l1_is_certified_too() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
+def test_a_larger_region_never_needs_fewer_trees(seed):
     """Smaller alpha, larger tau; the last one is the whole space (alpha = 0)."""
     small = small_problem(seed, MANNERS[seed], score=SCORES[seed % 3], leaf_grid=None, n_trees=8, n_fit=6)
     problem = small.problem
@@ -188,7 +181,7 @@ def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
     assert sizes == sorted(sizes)
 
 
-def _bands(seed: int, cuts: tuple[float, ...]) -> Small:
+def _bands(seed, cuts):
     small = small_problem(seed, XGBOOST, score="chow-liu", leaf_grid=None, n_trees=6)
     thresholds = tuple(float(1 / (1 + np.exp(-cut))) for cut in cuts)
     decision = Decision(cuts, guard=1e-5, thresholds=thresholds)
@@ -198,7 +191,7 @@ def _bands(seed: int, cuts: tuple[float, ...]) -> Small:
 
 
 @pytest.mark.parametrize("cuts", [(-0.85,), (1.2,), (-0.7, 0.9), (-1.0, 0.05, 1.1)])
-def test_thresholds_and_score_bands(cuts: tuple[float, ...]) -> None:
+def test_thresholds_and_score_bands(cuts):
     n_pruned = 0
     for seed in range(4):
         small = _bands(seed, cuts)
@@ -211,7 +204,7 @@ def test_thresholds_and_score_bands(cuts: tuple[float, ...]) -> None:
     assert n_pruned > 0
 
 
-def _comparable(result: SearchResult) -> tuple[Any, ...]:
+def _comparable(result):
     pruned = result.pruned
     model = None
     if pruned is not None:
@@ -227,7 +220,7 @@ def _comparable(result: SearchResult) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_same_seed_same_result_for_any_number_of_jobs(n_outputs: int) -> None:
+def test_same_seed_same_result_for_any_number_of_jobs(n_outputs):
     small = small_problem(5, XGBOOST, n_outputs=n_outputs, n_trees=9, leaf_grid=None)
     first = small.search(random_state=3)
     again = small.search(random_state=3)
@@ -238,7 +231,7 @@ def test_same_seed_same_result_for_any_number_of_jobs(n_outputs: int) -> None:
 
 
 @pytest.mark.parametrize("setting", [SolverSetting("linear", linearization_level=1), *OTHERS], ids=lambda s: s.name)
-def test_search_never_certifies_a_canary(setting: SolverSetting, monkeypatch: Any) -> None:
+def test_search_never_certifies_a_canary(setting, monkeypatch):
     """The last input that distinguishes two supports lies exactly on the region's edge.
 
     The optimum with that input is larger than without it, so a solver that misses it would
@@ -254,11 +247,11 @@ def test_search_never_certifies_a_canary(setting: SolverSetting, monkeypatch: An
     assert n_canaries >= 3
 
 
-_CANARIES: list[tuple[Small, int]] = []
+_CANARIES = []
 _KNOWN = (2, 6, 10, 12)  # the first seeds that have one; the others are tried if these have none
 
 
-def _canaries() -> list[tuple[Small, int]]:
+def _canaries():
     """Games whose minimum grows when tau takes in one more input; that input is the canary."""
     if _CANARIES:
         return _CANARIES
@@ -272,8 +265,8 @@ def _canaries() -> list[tuple[Small, int]]:
             inside = region.contains(small.everything)
             current = replace(small, problem=replace(problem, region=region), inside=inside)
             size = minimum_columns(current, all_rows(current))
-            if None not in (before, size) and count == 1 and size > before:  # type: ignore[operator]
-                _CANARIES.append((current, size))  # type: ignore[arg-type]
+            if None not in (before, size) and count == 1 and size > before:
+                _CANARIES.append((current, size))
                 break
             before = size
             if len(_CANARIES) >= 4 or tau > values[len(values) // 3]:

@@ -3,11 +3,7 @@
 Also single class trees as units and the L1 objective, natively on every state.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,19 +19,19 @@ from tests.support.forests import MANNERS
 from tests.support.native_models import MODELS, built, ensemble, lightgbm, make_table
 
 
-def _lightgbm(n_classes: int, **options: Any) -> tuple[Any, np.ndarray]:
+def _lightgbm(n_classes, **options):
     X, y = make_table(n_classes)
     model = lightgbm.LGBMClassifier(n_estimators=8, num_leaves=6, max_bin=8, n_jobs=1, verbose=-1, **options)
     return model.fit(X, y).booster_, X
 
 
-def _exponential() -> tuple[Any, np.ndarray]:
+def _exponential():
     X, y = make_table(2, missing=False)
     model = ensemble.GradientBoostingClassifier(n_estimators=12, max_depth=3, loss="exponential", random_state=0)
     return model.fit(X, y), X
 
 
-OTHERS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
+OTHERS = {
     "lgb sigmoid 2": lambda: _lightgbm(2, objective="binary", sigmoid=2.0),
     "lgb one against all": lambda: _lightgbm(3, objective="multiclassova"),
     "lgb rf 3 classes": lambda: _lightgbm(3, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7),
@@ -45,7 +41,7 @@ OTHERS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
 SHOWN = [name for name in MODELS if name not in ("xgb hinge", "xgb softmax")] + list(OTHERS)
 
 
-def _probabilities(native: Any, X: np.ndarray) -> np.ndarray:
+def _probabilities(native, X):
     if hasattr(native, "predict_proba"):
         return np.asarray(native.predict_proba(X), dtype=np.float64)
     found = np.asarray(native.predict(X, num_threads=1))
@@ -53,7 +49,7 @@ def _probabilities(native: Any, X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_the_shift_is_the_native_one(name: str) -> None:
+def test_the_shift_is_the_native_one(name):
     model, X = OTHERS[name]() if name in OTHERS else built(name)
     X_fit = np.concatenate([X[:150], X[:50]])  # rows that occur twice count twice
     result = prune_booster(model, X_fit, X[200:], alpha=0.6)
@@ -69,7 +65,7 @@ def test_the_shift_is_the_native_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.35, 0.6])
-def test_the_shift_of_a_forest_with_a_threshold(threshold: float) -> None:
+def test_the_shift_of_a_forest_with_a_threshold(threshold):
     model, X = built("random forest")
     result = prune_booster(model, X[:200], X[200:], alpha=0.6, threshold=threshold)
     assert result.search.pruned is not None
@@ -78,7 +74,7 @@ def test_the_shift_of_a_forest_with_a_threshold(threshold: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["xgb binary", "xgb 3 classes", "lgb rf", "lgb 3 classes", "lgb one against all"])
-def test_no_other_scale_is_closer(name: str) -> None:
+def test_no_other_scale_is_closer(name):
     """Any positive multiple decides the same; the one written is the closest (Brier) on X_fit."""
     model, X = OTHERS[name]() if name in OTHERS else built(name)
     result = prune_booster(model, X[:200], X[200:], alpha=0.6)
@@ -98,7 +94,7 @@ def test_no_other_scale_is_closer(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["xgb 3 classes", "lgb 3 classes", "gradient boosting 3 classes", "histogram 3 classes"]
 )
-def test_single_class_trees_natively(name: str) -> None:
+def test_single_class_trees_natively(name):
     model, X = built(name)
     rounds = prune_booster(model, X[:200], X[200:], alpha=0.2)
     result = prune_booster(model, X[:200], X[200:], alpha=0.2, unit="tree")
@@ -117,7 +113,7 @@ def test_single_class_trees_natively(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_l1_is_the_linear_program(seed: int) -> None:
+def test_l1_is_the_linear_program(seed):
     """``min sum w : A w + B f >= 1`` by another solver, on the same rows."""
     from scipy.optimize import linprog
 

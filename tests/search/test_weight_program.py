@@ -1,9 +1,6 @@
 """The linear program of the weights against HiGHS on all rows, and its cuts against enumeration."""
 
-from __future__ import annotations
-
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +13,7 @@ from tests.support.bruteforce import CLEAR, NOTHING, game_value
 FOREVER = Budget()
 
 
-def _random_game(
-    seed: int, n_rows: int = 40, n_columns: int = 6, n_free: int = 1
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _random_game(seed, n_rows=40, n_columns=6, n_free=1):
     """Rows around a hidden positive solution, so that about half of the supports win."""
     rng = np.random.default_rng(seed)
     rows = rng.integers(-4, 5, size=(n_rows, n_columns)) / 4.0
@@ -30,7 +25,7 @@ def _random_game(
     return rows[keep], free[keep], strict[keep]
 
 
-def _program(rows: np.ndarray, free: np.ndarray, strict: np.ndarray) -> WeightProgram:
+def _program(rows, free, strict):
     program = WeightProgram(np.arange(rows.shape[1]), free.shape[1])
     half = len(rows) // 2  # rows come in portions, as the Oracle finds them
     for part in (slice(None, half), slice(half, None)):
@@ -40,7 +35,7 @@ def _program(rows: np.ndarray, free: np.ndarray, strict: np.ndarray) -> WeightPr
     return program
 
 
-def _supports(n_columns: int) -> list[np.ndarray]:
+def _supports(n_columns):
     chosen = []
     for size in range(n_columns + 1):
         for support in combinations(range(n_columns), size):
@@ -52,7 +47,7 @@ def _supports(n_columns: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("method", ["solve", "solve_whole"])
 @pytest.mark.parametrize("n_free", [0, 1, 2])
-def test_weights_and_cuts_on_every_support(n_free: int, method: str) -> None:
+def test_weights_and_cuts_on_every_support(n_free, method):
     seen = {Weights: 0, Exclusion: 0}
     for seed in range(3):
         rows, free, strict = _random_game(seed, n_columns=5, n_free=n_free)
@@ -82,7 +77,7 @@ def test_weights_and_cuts_on_every_support(n_free: int, method: str) -> None:
     assert min(seen.values()) > 5
 
 
-def test_value_is_the_largest() -> None:
+def test_value_is_the_largest():
     """With the same budget (sum of weights at most 1) HiGHS finds no larger value."""
     for seed in range(5):
         program = _program(*_random_game(seed, n_rows=60))
@@ -94,7 +89,7 @@ def test_value_is_the_largest() -> None:
         assert first.weights.sum() <= 1 + 1e-9
 
 
-def test_rows_added_later_count() -> None:
+def test_rows_added_later_count():
     program = WeightProgram(np.arange(2), 0)
     program.add_rows(np.array([[1.0, 0.0]]), np.zeros((1, 0)), True)
     both = np.ones(2, dtype=bool)
@@ -114,7 +109,7 @@ def test_rows_added_later_count() -> None:
     assert len(hopeless.units) == 0
 
 
-def test_many_rows_few_active() -> None:
+def test_many_rows_few_active():
     """Thousands of rows: the lazy program ends with all of them satisfied."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(4000, 12)) + 0.9
@@ -127,7 +122,7 @@ def test_many_rows_few_active() -> None:
         assert (rows[keep] @ result.weights).min() >= result.value - 1e-8
 
 
-def test_a_program_that_highs_does_not_end_with_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_highs_does_not_end_with_is_given_up(monkeypatch):
     rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
     program = _program(rows, free, strict)
     support = np.ones(12, dtype=bool)
@@ -136,7 +131,7 @@ def test_a_program_that_highs_does_not_end_with_is_given_up(monkeypatch: pytest.
     assert program.widest(support, FOREVER) is None
 
 
-def test_the_widest_weights_leave_ties_where_they_can() -> None:
+def test_the_widest_weights_leave_ties_where_they_can():
     """A row that a tie would keep gets room as well, unless a tie is all there is."""
     both = np.array([True, True])
     strict = np.array([True, False])
@@ -153,15 +148,15 @@ def test_the_widest_weights_leave_ties_where_they_can() -> None:
     assert tied.weights == pytest.approx([0.5, 0.5])
 
 
-def test_a_program_that_glop_does_not_end_with_is_left_to_highs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_glop_does_not_end_with_is_left_to_highs(monkeypatch):
     rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
     supports = [np.arange(12) < size for size in (3, 6, 12)]
     expected = [_program(rows, free, strict).solve(support, FOREVER) for support in supports]
     monkeypatch.setattr("pine_boost.search.lp._GLOP_ITERATIONS", 1 - 10 * 12)
-    asked: list[int] = []
+    asked = []
     whole_program = WeightProgram._whole_program
 
-    def count(self: WeightProgram, *arguments: Any) -> Any:
+    def count(self, *arguments):
         asked.append(1)
         return whole_program(self, *arguments)
 
@@ -174,11 +169,11 @@ def test_a_program_that_glop_does_not_end_with_is_left_to_highs(monkeypatch: pyt
     assert len(asked) == len(supports)
 
 
-def test_rows_join_all_or_none_where_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_join_all_or_none_where_memory_ends(monkeypatch):
     program = WeightProgram(np.arange(2), 0)
     program.add_rows(np.eye(2), np.zeros((2, 0)), True)
 
-    def no_memory(*arrays: object) -> None:
+    def no_memory(*arrays):
         raise MemoryError
 
     monkeypatch.setattr(np, "vstack", no_memory)
@@ -192,13 +187,13 @@ def test_rows_join_all_or_none_where_memory_ends(monkeypatch: pytest.MonkeyPatch
 class _SecondPass(Budget):
     """Time that is over when the second pass begins."""
 
-    def check(self) -> None:
+    def check(self):
         self.asked.append(True)
         if len(self.asked) > 1:
             raise OutOfTime
 
 
-def test_the_clock_is_read_between_passes() -> None:
+def test_the_clock_is_read_between_passes():
     """Rows join a few at a time; passes of a large program went on for seconds after the end."""
     rows, free, strict = _random_game(0, n_rows=400, n_columns=12)
     program = _program(rows, free, strict)

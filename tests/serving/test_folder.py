@@ -1,7 +1,5 @@
 """A saved guarded model comes back as it was, and a wrong pair of files does not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading
@@ -20,7 +18,7 @@ LABELS = np.array(["benign", "malign"])[Y]
 SIZE = {"n_estimators": 10, "max_depth": 2}
 
 
-def guarded_of(model, **options) -> GuardedModel:
+def guarded_of(model, **options):
     return GuardedModel(prune_booster(model, X[:280], X[280:], alpha=0.3, **options))
 
 

@@ -1,7 +1,5 @@
 """A guarded model gives the original's class on every input, whoever evaluates it."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from dataclasses import replace
@@ -32,7 +30,7 @@ CASES = [(name, classes) for name in MODELS for classes in (2, 3) if (name, clas
 
 
 @cache
-def tables(n_classes: int):
+def tables(n_classes):
     X, y = (datasets.load_breast_cancer if n_classes == 2 else datasets.load_iris)(return_X_y=True)
     X = X[:, :6]
     order = np.random.default_rng(0).permutation(len(X))

@@ -1,7 +1,5 @@
 """The margin guard keeps its statistical promise, and is honest about too few rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xgboost
@@ -15,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 LEVELS = np.concatenate([2.0 ** -np.arange(0, 12, 0.25), [0.0]])
 
 
-def upper_bound(wrong: int, n: int, confidence: float) -> float:
+def upper_bound(wrong, n, confidence):
     """Clopper-Pearson by the beta distribution: another way than the code's."""
     return 1.0 if wrong == n else float(beta.ppf(confidence, wrong + 1, n - wrong))
 
@@ -76,7 +74,7 @@ def test_too_few_rows_are_refused_with_the_target_that_fits():
         choose_margin(np.ones(100), np.zeros(100, bool), LEVELS, fidelity=1, confidence=0.95)
 
 
-def moons(n_rows: int, seed: int):
+def moons(n_rows, seed):
     from sklearn.datasets import make_moons
 
     return make_moons(n_rows, noise=0.3, random_state=seed)

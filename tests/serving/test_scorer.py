@@ -1,7 +1,5 @@
 """The example scorer over real HTTP on this machine: answers, limits, refusals, metrics."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os
@@ -27,13 +25,13 @@ X, Y = datasets.load_breast_cancer(return_X_y=True)
 X = X[:, :6]
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
 
 
-def ask(port: int, path: str, body: bytes | None = None, headers=None) -> tuple[int, bytes]:
+def ask(port, path, body=None, headers=None):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         connection.request("GET" if body is None else "POST", path, body, headers or {})
@@ -43,7 +41,7 @@ def ask(port: int, path: str, body: bytes | None = None, headers=None) -> tuple[
         connection.close()
 
 
-def predict(port: int, document) -> tuple[int, dict]:
+def predict(port, document):
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     status, answer = ask(port, "/predict", body)
     return status, json.loads(answer)
@@ -75,7 +73,7 @@ def served(tmp_path_factory):
         process.wait(20)
 
 
-def metrics(port: int) -> dict[str, float]:
+def metrics(port):
     status, answer = ask(port, "/metrics")
     assert status == 200
     lines = [line for line in answer.decode().splitlines() if not line.startswith("#")]
@@ -165,7 +163,7 @@ def test_many_at_once(served):
     expected = model.predict(X).tolist()
     before = metrics(port)["scorer_rows_total"]
 
-    def some(start: int) -> bool:
+    def some(start):
         status, answer = predict(port, {"rows": X[start : start + 5].tolist()})
         return status == 200 and answer["classes"] == expected[start : start + 5]
 

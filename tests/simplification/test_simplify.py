@@ -1,13 +1,9 @@
 """simplify against the libraries: same kind, margins bit for bit on every edge, nothing more to leave out."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -18,7 +14,6 @@ from hypothesis import strategies as st
 from sklearn import ensemble
 
 from pine_boost import UnsupportedModelError, simplify
-from pine_boost.model.forest import Forest, Model
 from pine_boost.model.reach import find_reach
 from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import predict_margins
@@ -32,7 +27,7 @@ from tests.support.simplifiable import MANNERS, drawn_model, probe
 from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train
 
 
-def bits(model: Model, X: np.ndarray) -> np.ndarray:
+def bits(model, X):
     """Native margins by the library itself, as bit patterns."""
     margins, _ = predict_margins(model, X)
     return np.ascontiguousarray(margins, dtype=np.float64).view(np.uint64)
@@ -40,7 +35,7 @@ def bits(model: Model, X: np.ndarray) -> np.ndarray:
 
 @settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 10**6), manner=st.sampled_from(sorted(MANNERS)), n_outputs=st.sampled_from([1, 3]))
-def test_drawn_models_keep_every_bit(seed: int, manner: str, n_outputs: int) -> None:
+def test_drawn_models_keep_every_bit(seed, manner, n_outputs):
     model, category = drawn_model(MANNERS[manner], seed, n_outputs)
     result = simplify(model)
     assert result.exact
@@ -56,7 +51,7 @@ def test_drawn_models_keep_every_bit(seed: int, manner: str, n_outputs: int) -> 
     assert again.simplified is again.original
 
 
-def has_twins(forest: Forest) -> bool:
+def has_twins(forest):
     inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
     left, right = forest.left[inner], forest.right[inner]
     both = (forest.kind[left] == SplitKind.LEAF) & (forest.kind[right] == SplitKind.LEAF)
@@ -66,7 +61,7 @@ def has_twins(forest: Forest) -> bool:
 
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**6), manner=st.sampled_from(sorted(MANNERS)), n_outputs=st.sampled_from([1, 3]))
-def test_folded_constants_stay_within_the_bound(seed: int, manner: str, n_outputs: int) -> None:
+def test_folded_constants_stay_within_the_bound(seed, manner, n_outputs):
     model, category = drawn_model(MANNERS[manner], seed, n_outputs)
     # leaves off the grid, so that folding a constant really rounds
     scaled = replace(model.forest, value=model.forest.value * 0.3)
@@ -89,7 +84,7 @@ def test_folded_constants_stay_within_the_bound(seed: int, manner: str, n_output
     assert n_constant == 0 or folded.trees_after == n_outputs * n_constant
 
 
-def count_constant_units(forest: Forest) -> int:
+def count_constant_units(forest):
     """Rounds (trees, with one output) in which every tree is a constant."""
     constant = forest.kind[forest.tree_offset[:-1]] == SplitKind.LEAF
     whole = np.ones(int(forest.tree_round.max()) + 1, dtype=bool)
@@ -98,7 +93,7 @@ def count_constant_units(forest: Forest) -> int:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_trained_models_keep_every_bit(name: str) -> None:
+def test_trained_models_keep_every_bit(name):
     native, X = built(name)
     model = read_model(native)
     result = simplify(native)
@@ -112,13 +107,13 @@ def test_trained_models_keep_every_bit(name: str) -> None:
     assert result.summary()
 
 
-def _predict(native: Any, rows: np.ndarray, model: Model) -> np.ndarray:
+def _predict(native, rows, model):
     if type(native).__name__ == "Booster" and model.forest.library == "xgboost":
         return np.asarray(native.inplace_predict(rows))
     return np.asarray(native.predict(rows))
 
 
-def test_reach_is_what_enumeration_finds() -> None:
+def test_reach_is_what_enumeration_finds():
     from pine_boost.model.routing import route
     from pine_boost.model.states import build_space
     from tests.support.bruteforce import all_states
@@ -154,7 +149,7 @@ def test_reach_is_what_enumeration_finds() -> None:
     assert found_dead > 100
 
 
-def edited(booster: Any, change: Any) -> Any:
+def edited(booster, change):
     """The booster after ``change`` was applied to the list of its trees as JSON."""
     document = json.loads(booster.save_raw("json"))
     section = document["learner"]["gradient_booster"]
@@ -162,7 +157,7 @@ def edited(booster: Any, change: Any) -> Any:
     return xgboost.Booster({"nthread": 1}, model_file=bytearray(json.dumps(document).encode()))
 
 
-def contradict(trees: list[dict[str, Any]]) -> None:
+def contradict(trees):
     """Every right child of a root asks again what its root has answered; NaN cannot get there."""
     for tree in trees:
         child = tree["right_children"][0]
@@ -173,7 +168,7 @@ def contradict(trees: list[dict[str, Any]]) -> None:
         tree["default_left"][0] = 1
 
 
-def test_a_contradiction_is_cut_out_and_nan_keeps_its_branch() -> None:
+def test_a_contradiction_is_cut_out_and_nan_keeps_its_branch():
     plain = train(rounds=6, objective="binary:logistic")
     rows = make_rows(300, seed=4)
     dead = edited(plain, contradict)
@@ -182,7 +177,7 @@ def test_a_contradiction_is_cut_out_and_nan_keeps_its_branch() -> None:
     assert result.nodes_after < result.nodes_before
     np.testing.assert_array_equal(booster_margins(result.model, rows), booster_margins(dead, rows))
 
-    def let_nan_in(trees: list[dict[str, Any]]) -> None:
+    def let_nan_in(trees):
         contradict(trees)
         for tree in trees:
             tree["default_left"][0] = 0  # NaN goes right, and left again at the next split
@@ -197,7 +192,7 @@ def test_a_contradiction_is_cut_out_and_nan_keeps_its_branch() -> None:
 
 
 @pytest.mark.parametrize("file_format", ["json", "ubj"])
-def test_files_and_paths_give_bytes(file_format: str, tmp_path: Path) -> None:
+def test_files_and_paths_give_bytes(file_format, tmp_path):
     booster = edited(train(rounds=6, objective="binary:logistic"), contradict)
     booster.set_attr(owner="Ünal", best_iteration="4")
     contents = bytes(booster.save_raw(file_format))
@@ -216,8 +211,8 @@ def test_files_and_paths_give_bytes(file_format: str, tmp_path: Path) -> None:
     assert path.read_bytes() == contents
 
 
-def test_zero_trees_go_and_a_stale_best_iteration_with_them() -> None:
-    def zero(trees: list[dict[str, Any]]) -> None:
+def test_zero_trees_go_and_a_stale_best_iteration_with_them():
+    def zero(trees):
         for tree in trees[1::2]:
             for node, child in enumerate(tree["left_children"]):
                 if child < 0:
@@ -235,8 +230,8 @@ def test_zero_trees_go_and_a_stale_best_iteration_with_them() -> None:
     np.testing.assert_allclose(contributions.sum(axis=1), booster_margins(booster, rows)[:, 0], atol=1e-5)
 
 
-def test_rounds_of_several_classes_go_whole() -> None:
-    def zero(trees: list[dict[str, Any]]) -> None:
+def test_rounds_of_several_classes_go_whole():
+    def zero(trees):
         for index in (3, 4, 5, 7):  # round 1, and one tree of round 2
             for node, child in enumerate(trees[index]["left_children"]):
                 if child < 0:
@@ -252,7 +247,7 @@ def test_rounds_of_several_classes_go_whole() -> None:
     np.testing.assert_array_equal(booster_margins(result.model, rows), booster_margins(booster, rows))
 
 
-def test_wrappers_keep_labels_parameters_and_early_stopping() -> None:
+def test_wrappers_keep_labels_parameters_and_early_stopping():
     rows = make_rows()
     labels = make_labels(rows, 2)
     native = xgboost.XGBClassifier(
@@ -270,7 +265,7 @@ def test_wrappers_keep_labels_parameters_and_early_stopping() -> None:
         assert result.model.get_params()["max_depth"] == 3
 
 
-def test_dart_in_place_is_left_alone_unless_rounding_is_allowed() -> None:
+def test_dart_in_place_is_left_alone_unless_rounding_is_allowed():
     rows = make_rows()
     native = xgboost.XGBClassifier(n_estimators=8, max_depth=3, booster="dart", rate_drop=0.5, gamma=4.0, n_jobs=1).fit(
         rows, make_labels(rows, 2)
@@ -307,7 +302,7 @@ REGRESSORS = {
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
-def test_regressors_keep_every_bit(name: str) -> None:
+def test_regressors_keep_every_bit(name):
     X, y = make_table(3, missing=False, n_rows=200)
     # labels of few values: grown to the end, trees hold leaves that are equal
     native = REGRESSORS[name]().fit(X, y.astype(float) + 1)
@@ -322,7 +317,7 @@ def test_regressors_keep_every_bit(name: str) -> None:
     np.testing.assert_array_equal(loaded.predict(rows), native.predict(rows))
 
 
-def test_twins_of_a_forest_become_a_leaf() -> None:
+def test_twins_of_a_forest_become_a_leaf():
     """Probabilities rounded to halves, as a forest stored in few bits has them."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 3, size=(400, 3)).astype(float)
@@ -338,7 +333,7 @@ def test_twins_of_a_forest_become_a_leaf() -> None:
     assert result.model.feature_importances_.sum() == pytest.approx(1.0)
 
 
-def test_unused_codes_go() -> None:
+def test_unused_codes_go():
     """A root keeps categories 0 and 1 on the left; below, the set names 1, 2 and 40."""
     text = text_of([_two_levels()], "binary sigmoid:1").encode()
     result = simplify(text)
@@ -350,7 +345,7 @@ def test_unused_codes_go() -> None:
     np.testing.assert_array_equal(loaded.predict(X, raw_score=True), original.predict(X, raw_score=True))
 
 
-def _two_levels() -> str:
+def _two_levels():
     low, high = sum(1 << code for code in (1, 2)), 1 << 8  # words of {1, 2, 40}
     return (
         "num_leaves=3\nnum_cat=2\nsplit_feature=0 0\nsplit_gain=1 1\nthreshold=0 1\n"
@@ -360,7 +355,7 @@ def _two_levels() -> str:
     )
 
 
-def test_only_constants_still_make_a_model() -> None:
+def test_only_constants_still_make_a_model():
     text = text_of([leaf(0.0), leaf(0.0), leaf(0.0)], "binary sigmoid:1").encode()
     result = simplify(text)
     assert (result.trees_after, result.exact) == (1, True)
@@ -377,7 +372,7 @@ def test_only_constants_still_make_a_model() -> None:
     assert folded.trees_after == 1
 
 
-def test_pipelines_and_wrappers_come_back_with_the_smaller_model_inside() -> None:
+def test_pipelines_and_wrappers_come_back_with_the_smaller_model_inside():
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.frozen import FrozenEstimator
     from sklearn.model_selection import FixedThresholdClassifier
@@ -406,7 +401,7 @@ def test_pipelines_and_wrappers_come_back_with_the_smaller_model_inside() -> Non
     assert simplify(plain).model is plain
 
 
-def test_nothing_to_do_gives_the_object_back() -> None:
+def test_nothing_to_do_gives_the_object_back():
     native = train(rounds=3, objective="binary:logistic")
     result = simplify(native)
     assert result.model is native
@@ -414,14 +409,14 @@ def test_nothing_to_do_gives_the_object_back() -> None:
     assert str(result) == result.summary()
 
 
-def test_public_name_is_the_function_even_after_its_module_was_imported() -> None:
+def test_public_name_is_the_function_even_after_its_module_was_imported():
     import pine_boost.simplification
 
     assert callable(pine_boost.simplify)
     assert pine_boost.SimplifyResult.__name__ == "SimplifyResult"
 
 
-def test_what_cannot_be_read_is_refused() -> None:
+def test_what_cannot_be_read_is_refused():
     with pytest.raises(UnsupportedModelError):
         simplify(object())
     with pytest.raises(UnsupportedModelError, match="trust_pickle"):

@@ -1,10 +1,6 @@
 """Columns by name, and categories such as 0, False and 0.0: what a library takes for the same."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -31,22 +27,18 @@ MAKERS = {
     "forest": lambda: ensemble.RandomForestClassifier(4, max_depth=2, random_state=0),
     "histogram": lambda: ensemble.HistGradientBoostingClassifier(max_iter=4, max_depth=2),
 }
-KINDS: dict[str, Any] = {
-    "pandas": lambda frame: frame,
-    "polars": polars.from_pandas,
-    "arrow": pyarrow.Table.from_pandas,
-}
+KINDS = {"pandas": lambda frame: frame, "polars": polars.from_pandas, "arrow": pyarrow.Table.from_pandas}
 
 
 @pytest.fixture(scope="module")
-def rows() -> Any:
+def rows():
     frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(600, 3)), columns=list("abc"))
     return frame, (frame.a + 0.5 * frame.b > 0.3).astype(int)
 
 
 @pytest.mark.parametrize("table", KINDS)
 @pytest.mark.parametrize("maker", MAKERS)
-def test_further_columns_are_left_out_and_another_order_is_refused(maker: str, table: str, rows: Any) -> None:
+def test_further_columns_are_left_out_and_another_order_is_refused(maker, table, rows):
     frame, y = rows
     model = read_model(MAKERS[maker]().fit(frame, y))
     schema, make = schema_of(model.forest), KINDS[table]
@@ -62,7 +54,7 @@ def test_further_columns_are_left_out_and_another_order_is_refused(maker: str, t
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_files_and_datasets_follow_the_same_rule(maker: str, rows: Any, tmp_path: Path) -> None:
+def test_files_and_datasets_follow_the_same_rule(maker, rows, tmp_path):
     frame, y = rows
     schema = schema_of(read_model(MAKERS[maker]().fit(frame, y)).forest)
     for order, is_taken in ((list("zabc"), True), (list("bzac"), False)):
@@ -82,7 +74,7 @@ def test_files_and_datasets_follow_the_same_rule(maker: str, rows: Any, tmp_path
                     read()
 
 
-def test_results_are_those_of_the_models_columns_alone(rows: Any) -> None:
+def test_results_are_those_of_the_models_columns_alone(rows):
     frame, y = rows
     model = MAKERS["xgboost"]().fit(frame[:200], y[:200])
     wide = frame.assign(z=1)[list("zabc")]
@@ -95,7 +87,7 @@ def test_results_are_those_of_the_models_columns_alone(rows: Any) -> None:
     assert small.leaves_after == compress_booster(model, frame[:200], frame[200:], fidelity=0.95).leaves_after
 
 
-def test_the_advice_about_the_order_works_with_names_that_lightgbm_changes(rows: Any) -> None:
+def test_the_advice_about_the_order_works_with_names_that_lightgbm_changes(rows):
     frame, y = rows
     X_train = frame.rename(columns={"a": "num 1"})
     model = read_model(MAKERS["lightgbm"]().fit(X_train, y))
@@ -111,7 +103,7 @@ def test_the_advice_about_the_order_works_with_names_that_lightgbm_changes(rows:
     assert "Not in the model: 'a'." in str(caught.value)
 
 
-def test_a_table_without_rows_has_no_types(rows: Any, tmp_path: Path) -> None:
+def test_a_table_without_rows_has_no_types(rows, tmp_path):
     frame, y = rows
     model = MAKERS["xgboost"]().fit(frame, y)
     frame[:0].to_csv(tmp_path / "none.csv", index=False)
@@ -120,7 +112,7 @@ def test_a_table_without_rows_has_no_types(rows: Any, tmp_path: Path) -> None:
         compress_booster(model, frame, none)
 
 
-def test_text_among_objects_is_named_and_not_rounding(rows: Any) -> None:
+def test_text_among_objects_is_named_and_not_rounding(rows):
     frame, y = rows
     schema = schema_of(read_model(MAKERS["lightgbm"]().fit(frame, y)).forest)
     array = frame.to_numpy().astype(object)
@@ -131,13 +123,13 @@ def test_text_among_objects_is_named_and_not_rounding(rows: Any) -> None:
         to_matrix(array, schema)
 
 
-VALUES: dict[str, Any] = {
+VALUES = {
     "bool": np.array([False, True]),
     "int": np.array([0, 1]),
     "float": np.array([0.0, 1.0]),
     "text": np.array(["0", "1"], dtype=object),
 }
-CATEGORY_MAKERS: dict[str, Any] = {
+CATEGORY_MAKERS = {
     "lightgbm": lambda: lightgbm.LGBMClassifier(
         n_estimators=4, n_jobs=1, verbose=-1, min_child_samples=3, min_data_per_group=3, cat_smooth=1
     ),
@@ -153,11 +145,11 @@ TRAINED = [
 
 
 @pytest.mark.parametrize(("maker", "known"), TRAINED)
-def test_categories_are_matched_as_the_library_matches_them(maker: str, known: str) -> None:
+def test_categories_are_matched_as_the_library_matches_them(maker, known):
     rng = np.random.default_rng(0)
     code, x = rng.integers(0, 2, 300), rng.normal(size=300)
 
-    def table(values: Any) -> Any:
+    def table(values):
         category = pandas.Categorical.from_codes(code, categories=values)
         return pandas.DataFrame({"k": category, "x": x})
 
@@ -186,14 +178,14 @@ def test_categories_are_matched_as_the_library_matches_them(maker: str, known: s
     assert n_read > 0
 
 
-BOOLEANS: dict[str, Any] = {
+BOOLEANS = {
     "bool": pandas.Index([False, True]),
     "reversed": pandas.Index([True, False]),
     "only True": pandas.Index([True]),
     "object": pandas.Index([False, True], dtype=object),
     "nullable": pandas.Index(pandas.array([False, True], dtype="boolean")),
 }
-NUMBERS: dict[str, Any] = {
+NUMBERS = {
     "int": pandas.Index([0, 1]),
     "three": pandas.Index([0, 1, 2]),
     "subset": pandas.Index([1, 2]),
@@ -201,7 +193,7 @@ NUMBERS: dict[str, Any] = {
     "float": pandas.Index([0.0, 1.0, 2.0]),
     "nullable": pandas.Index(pandas.array([0, 1, 2], dtype="Int64")),
 }
-MIXED: dict[str, Any] = {
+MIXED = {
     "numbers": pandas.Index([True, False, 2], dtype=object),
     "text": pandas.Index([False, True, "a"], dtype=object),
     "both": pandas.Index([False, 1], dtype=object),
@@ -216,7 +208,7 @@ READERS = [("lightgbm", name) for name in CATEGORIES if "only" not in name]
 READERS += [("histogram", name) for name in ("boolean bool", "number three", "number float")]
 
 
-def _rows_of(categories: Any, n_rows: int) -> Any:
+def _rows_of(categories, n_rows):
     """A table whose column k goes through all of its categories, again and again."""
     rng = np.random.default_rng(1)
     category = pandas.Categorical.from_codes(np.arange(n_rows) % len(categories), categories)
@@ -225,7 +217,7 @@ def _rows_of(categories: Any, n_rows: int) -> Any:
 
 @pytest.mark.filterwarnings("ignore:The behavior of is_bool_dtype")  # pandas, in scikit-learn
 @pytest.mark.parametrize(("maker", "known"), READERS)
-def test_booleans_and_numbers_are_read_as_natively_or_refused(maker: str, known: str) -> None:
+def test_booleans_and_numbers_are_read_as_natively_or_refused(maker, known):
     X = _rows_of(CATEGORIES[known], 240)
     codes = X["k"].cat.codes.to_numpy()
     model = read_model(CATEGORY_MAKERS[maker]().fit(X, (codes == 1) ^ (X["x"].to_numpy() > 0.8)))
@@ -238,7 +230,7 @@ def test_booleans_and_numbers_are_read_as_natively_or_refused(maker: str, known:
     assert n_read >= 20
 
 
-def _is_read_alike(model: Any, X: Any, maker: str, known: str, own: str) -> bool:
+def _is_read_alike(model, X, maker, known, own):
     """Whether a table is read, then as natively; LightGBM only lacks booleans against numbers."""
     kinds = {known.partition(" ")[0], own.partition(" ")[0]}
     try:
@@ -253,7 +245,7 @@ def _is_read_alike(model: Any, X: Any, maker: str, known: str, own: str) -> bool
 
 
 @pytest.mark.parametrize("own", [name for name in CATEGORIES if "number " not in name])
-def test_xgboost_takes_no_booleans_as_categories(own: str) -> None:
+def test_xgboost_takes_no_booleans_as_categories(own):
     X = _rows_of(pandas.Index([0, 1, 2]), 60)
     model = read_model(CATEGORY_MAKERS["xgboost"]().fit(X, X["k"].cat.codes.to_numpy() == 1))
     rows = _rows_of(CATEGORIES[own], 6)
@@ -263,7 +255,7 @@ def test_xgboost_takes_no_booleans_as_categories(own: str) -> None:
         to_matrix(rows, schema_of(model.forest))
 
 
-def test_numbers_that_xgboost_takes_for_others_are_refused_in_true_words() -> None:
+def test_numbers_that_xgboost_takes_for_others_are_refused_in_true_words():
     """Trained on 1 and 2, XGBoost itself reads 0 as 1 and refuses 3: no word of a refusal of 0."""
     X = _rows_of(pandas.Index([1, 2]), 60)
     fitted = CATEGORY_MAKERS["xgboost"]().fit(X, X["k"].cat.codes.to_numpy() == 1)
@@ -281,7 +273,7 @@ def test_numbers_that_xgboost_takes_for_others_are_refused_in_true_words() -> No
         to_matrix(_rows_of(pandas.Index(["b", "c"]), 6), schema_of(read_model(fitted).forest))
 
 
-def test_the_refusal_of_booleans_says_what_to_do() -> None:
+def test_the_refusal_of_booleans_says_what_to_do():
     X = _rows_of(pandas.Index([0, 1, 2]), 240)
     codes = X["k"].cat.codes.to_numpy()
     model = read_model(CATEGORY_MAKERS["lightgbm"]().fit(X, (codes == 1) ^ (X["x"].to_numpy() > 0.8)))
@@ -298,7 +290,7 @@ def test_the_refusal_of_booleans_says_what_to_do() -> None:
     assert np.abs(margins - own_margins).max() <= bound
 
 
-def test_integers_of_128_bits_are_refused() -> None:
+def test_integers_of_128_bits_are_refused():
     rng = np.random.default_rng(0)
     X = polars.DataFrame({"a": rng.integers(0, 9, 60), "b": rng.normal(size=60)})
     model = xgboost.XGBClassifier(n_estimators=2, n_jobs=1).fit(X.to_pandas(), X["a"] > 4)

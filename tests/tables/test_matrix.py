@@ -1,10 +1,7 @@
 """Tables of every kind: the matrix routes each row as the native library routes the table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -17,7 +14,6 @@ from scipy import sparse
 from sklearn import ensemble
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import Forest
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers import read_model
@@ -55,7 +51,7 @@ TABLE = np.array([[1.0, 2.5, np.nan], [-3.0, 0.0, 7.0]])
     ],
     ids=["float", "float32", "object", "fortran", "list", "uint8", "bool", "mixed", "empty"],
 )
-def test_arrays(X: Any, expected: Any) -> None:
+def test_arrays(X, expected):
     matrix = to_matrix(X, SCHEMA)
     assert matrix.dtype == np.float64
     assert np.array_equal(matrix, np.asarray(expected, dtype=float), equal_nan=True)
@@ -75,12 +71,12 @@ def test_arrays(X: Any, expected: Any) -> None:
         (np.array([[1, object(), 3]], dtype=object), "numbers are accepted"),
     ],
 )
-def test_refused_arrays(X: Any, message: str) -> None:
+def test_refused_arrays(X, message):
     with pytest.raises(InvalidInputError, match=message):
         to_matrix(X, SCHEMA)
 
 
-def test_frames_of_every_dtype() -> None:
+def test_frames_of_every_dtype():
     frame = pandas.DataFrame(
         {
             "age": pandas.array([1, None], dtype="Int64"),
@@ -99,7 +95,7 @@ def test_frames_of_every_dtype() -> None:
             to_matrix(objects, replace(SCHEMA, library=library))
 
 
-def test_names_are_checked() -> None:
+def test_names_are_checked():
     frame = pandas.DataFrame(TABLE, columns=list(NAMES))
     assert np.array_equal(to_matrix(frame, SCHEMA), TABLE, equal_nan=True)
     unnamed = pandas.DataFrame(TABLE)
@@ -121,7 +117,7 @@ def test_names_are_checked() -> None:
     assert len(to_matrix(frame, replace(SCHEMA, feature_names=None))) == 2
 
 
-def test_lightgbm_names() -> None:
+def test_lightgbm_names():
     forest = random_forest(np.random.default_rng(0), 1, 1, 2)
     automatic = replace(forest, feature_names=("Column_0", "Column_1"))
     assert schema_of(automatic).feature_names is None
@@ -130,7 +126,7 @@ def test_lightgbm_names() -> None:
     assert np.array_equal(to_matrix(frame, schema), TABLE, equal_nan=True)
 
 
-def test_text_columns_are_refused() -> None:
+def test_text_columns_are_refused():
     frame = pandas.DataFrame({"age": ["1", "2"], "income": [1, 2], "rate": [1, 2]})
     with pytest.raises(InvalidInputError, match=r"column 'age' of X.* holds '1'"):
         to_matrix(frame, SCHEMA)
@@ -139,7 +135,7 @@ def test_text_columns_are_refused() -> None:
         to_matrix(frame, SCHEMA)
 
 
-def test_polars_and_pyarrow() -> None:
+def test_polars_and_pyarrow():
     columns = {"age": [1, None], "income": [True, False], "rate": [0.5, None]}
     expected = [[1, 1, 0.5], [np.nan, 0, np.nan]]
     for table in (polars.DataFrame(columns), pyarrow.table(columns)):
@@ -153,7 +149,7 @@ def test_polars_and_pyarrow() -> None:
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
-def test_sparse_absent_entries(kind: str) -> None:
+def test_sparse_absent_entries(kind):
     rows, columns, data = [0, 1, 1], [0, 0, 2], [1.5, 0.0, 2.0]  # one explicit zero
     unnamed = replace(SCHEMA, feature_names=None)
     for make in (getattr(sparse, f"{kind}_matrix"), getattr(sparse, f"{kind}_array")):
@@ -166,7 +162,7 @@ def test_sparse_absent_entries(kind: str) -> None:
             to_matrix(X.tocsc()[:, :2], unnamed)
 
 
-def test_categories_by_value_not_by_position() -> None:
+def test_categories_by_value_not_by_position():
     schema = replace(SCHEMA, feature_categories=(("red", "blue"), None, None))
     frame = pandas.DataFrame({"age": ["blue", "red", None], "income": [1, 2, 3], "rate": 0.5})
     for order in (["red", "blue"], ["blue", "red"], ["blue", "green", "red"]):
@@ -187,7 +183,7 @@ def test_categories_by_value_not_by_position() -> None:
     assert np.isnan(back[1, 0])
 
 
-def test_values_the_native_library_refuses() -> None:
+def test_values_the_native_library_refuses():
     trees = replace(SCHEMA, comparison=Comparison.FLOAT32_VALUE_LESS_EQUAL, library="sklearn")
     for value in (np.inf, -np.inf, 1e39):
         with pytest.raises(InvalidInputError, match="row 1, 'rate'"):
@@ -197,13 +193,13 @@ def test_values_the_native_library_refuses() -> None:
         to_matrix(TABLE, replace(trees, accepts_missing=False))
 
 
-def test_missing_value_of_xgboost_is_compared_in_float32() -> None:
+def test_missing_value_of_xgboost_is_compared_in_float32():
     schema = replace(SCHEMA, missing_value=0.1)
     matrix = to_matrix([[0.1, float(np.float32(0.1)), 0.2]], schema)
     assert np.array_equal(np.isnan(matrix), [[True, True, False]])
 
 
-def test_features_by_name_or_position() -> None:
+def test_features_by_name_or_position():
     assert SCHEMA.index_of("rate") == 2
     assert SCHEMA.index_of(np.int64(1)) == 1
     assert replace(SCHEMA, feature_names=None).name_of(1) == "f1"
@@ -212,11 +208,11 @@ def test_features_by_name_or_position() -> None:
             SCHEMA.index_of(wrong)
 
 
-def _margins(forest: Forest, X: Any) -> np.ndarray:
+def _margins(forest, X):
     return native_margins(forest, to_matrix(X, schema_of(forest)))[:, 0]
 
 
-def test_xgboost_sees_the_same_numbers() -> None:
+def test_xgboost_sees_the_same_numbers():
     rng = np.random.default_rng(0)
     X = rng.integers(-3, 4, size=(400, 3)).astype(float)
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
@@ -233,7 +229,7 @@ def test_xgboost_sees_the_same_numbers() -> None:
         assert np.array_equal(_margins(forest, table), model.predict(table, output_margin=True))
 
 
-def test_lightgbm_sees_the_same_numbers() -> None:
+def test_lightgbm_sees_the_same_numbers():
     rng = np.random.default_rng(0)
     X = rng.integers(2**24, 2**24 + 9, size=(600, 3))  # integers that float32 cannot tell apart
     X[:, 2] = rng.integers(0, 3, 600)
@@ -252,7 +248,7 @@ def test_lightgbm_sees_the_same_numbers() -> None:
         assert np.array_equal(_margins(forest, table), model.predict(table, raw_score=True))
 
 
-def test_histogram_gradient_boosting_sees_the_same_numbers() -> None:
+def test_histogram_gradient_boosting_sees_the_same_numbers():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     X[:, 1] = rng.choice([2.0, 5.0, 7.0], size=400)

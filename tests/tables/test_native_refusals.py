@@ -1,10 +1,7 @@
 """Tables that the native library refuses are refused by every reader of ours, and the others read alike."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +12,7 @@ import scipy.sparse
 from sklearn.ensemble import HistGradientBoostingClassifier
 from xgboost import XGBClassifier
 
-from pine_boost import GuardedModel, InvalidInputError, PruneResult, load_scorer, prune_booster
+from pine_boost import GuardedModel, InvalidInputError, load_scorer, prune_booster
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
@@ -25,7 +22,7 @@ A = np.zeros(4)
 
 @pytest.mark.parametrize("fitted", [int, str])
 @pytest.mark.parametrize("given", [int, str])
-def test_numbered_columns_are_the_names_that_xgboost_makes_of_them(fitted: type, given: type) -> None:
+def test_numbered_columns_are_the_names_that_xgboost_makes_of_them(fitted, given):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(60, 3)))
     model = XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1)
@@ -35,7 +32,7 @@ def test_numbered_columns_are_the_names_that_xgboost_makes_of_them(fitted: type,
     assert np.array_equal(to_matrix(table, schema_of(read_model(model).forest)), X.to_numpy())
 
 
-CATEGORIES: dict[str, Any] = {
+CATEGORIES = {
     "text": pd.Categorical(["u", "v", "w", "x"]),
     "missing text": pd.Categorical([None] * 4, categories=["u"]),
     "missing": pd.Categorical([None] * 4),
@@ -54,7 +51,7 @@ CATEGORIES: dict[str, Any] = {
     "plain nullable": pd.array([1, 2, None, 3], dtype="Int64"),
     "plain arrow": pd.array([1, 2, None, 3], dtype="int64[pyarrow]"),
 }
-TABLES: dict[str, Any] = {name: pd.DataFrame({"a": A, "c": column}) for name, column in CATEGORIES.items()} | {
+TABLES = {name: pd.DataFrame({"a": A, "c": column}) for name, column in CATEGORIES.items()} | {
     "polars text": pl.DataFrame({"a": A, "c": ["u", "v", "w", "x"]}),
     "polars categories": pl.DataFrame({"a": A, "c": pl.Series(["u", "v", "w", "x"], dtype=pl.Categorical)}),
     "polars ints": pl.DataFrame({"a": A, "c": [1, 2, 3, 4]}),
@@ -70,7 +67,7 @@ TABLES: dict[str, Any] = {name: pd.DataFrame({"a": A, "c": column}) for name, co
 
 
 @cache
-def _of_text() -> HistGradientBoostingClassifier:
+def _of_text():
     random = np.random.default_rng(0)
     X = pd.DataFrame({"a": random.normal(size=300), "c": pd.Categorical(random.choice(["u", "v", "w"], 300))})
     y = (X["a"] > 0) ^ (X["c"] == "u")
@@ -79,7 +76,7 @@ def _of_text() -> HistGradientBoostingClassifier:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TABLES)
-def test_a_model_of_text_categories_takes_what_histgradientboosting_takes(name: str) -> None:
+def test_a_model_of_text_categories_takes_what_histgradientboosting_takes(name):
     model, table = _of_text(), TABLES[name]
     try:
         model.predict(table)
@@ -91,10 +88,10 @@ def test_a_model_of_text_categories_takes_what_histgradientboosting_takes(name: 
 
 
 @cache
-def _pruned(named: bool) -> PruneResult:
+def _pruned(named):
     random = np.random.default_rng(0)
     values = random.normal(size=(600, 3)) * (random.random((600, 3)) < 0.7)
-    X: Any = pd.DataFrame(values, columns=["a", "b", "c"]) if named else values
+    X = pd.DataFrame(values, columns=["a", "b", "c"]) if named else values
     y = (values[:, 0] + values[:, 1] > 0).astype(int)
     model = XGBClassifier(n_estimators=6, max_depth=2).fit(X[:200], y[:200])
     return prune_booster(model, X[200:400], X[400:], alpha=0.1)
@@ -115,7 +112,7 @@ FORMATS = [
 @pytest.mark.filterwarnings("ignore:Unknown data type")
 @pytest.mark.parametrize("backend", ["native", "kernel"])
 @pytest.mark.parametrize("named", [False, True])
-def test_guards_take_the_sparse_tables_that_the_original_takes(named: bool, backend: str, tmp_path: Path) -> None:
+def test_guards_take_the_sparse_tables_that_the_original_takes(named, backend, tmp_path):
     result = _pruned(named)
     native = result.original.native
     live = GuardedModel(result, backend=backend)
@@ -135,14 +132,14 @@ def test_guards_take_the_sparse_tables_that_the_original_takes(named: bool, back
                 assert np.array_equal(guard.predict(table), expected), name
 
 
-def test_a_path_that_is_no_parquet_says_which_paths_are_read() -> None:
+def test_a_path_that_is_no_parquet_says_which_paths_are_read():
     result = _pruned(named=True)
     for path in ("train.csv", Path("train.csv")):
         with pytest.raises(InvalidInputError, match=r"X_fit is the path 'train.csv'.*Parquet.*folders.*read_csv"):
             prune_booster(result.original.native, path)
 
 
-def test_half_floats_of_arrow_are_read_exactly() -> None:
+def test_half_floats_of_arrow_are_read_exactly():
     values = np.array([1.5, np.nan, -0.25], dtype=np.float16)
     table = pa.table({name: pa.array(values) for name in ("a", "b", "c")})
     schema = schema_of(_pruned(named=True).original.forest)

@@ -1,23 +1,21 @@
 """Rows that were seen: counted exactly, and told from rows that repeat by chance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from pine_boost.errors import HoldoutWarning, InvalidInputError
-from pine_boost.tables.overlap import Overlap, check_overlap, count_overlap, row_hashes
+from pine_boost.tables.overlap import check_overlap, count_overlap, row_hashes
 
 
-def _counted(seen: np.ndarray, held_out: np.ndarray) -> Overlap:
+def _counted(seen, held_out):
     return count_overlap(row_hashes(seen), row_hashes(held_out))
 
 
-def _rows(rng: np.random.Generator, n_rows: int, n_values: int, n_features: int) -> np.ndarray:
+def _rows(rng, n_rows, n_values, n_features):
     return rng.integers(0, n_values, (n_rows, n_features)).astype(float)
 
 
-def test_counts_equal_those_of_sets_of_rows() -> None:
+def test_counts_equal_those_of_sets_of_rows():
     rng = np.random.default_rng(0)
     seen, held_out = _rows(rng, 400, 4, 4), _rows(rng, 150, 4, 4)
     seen[::9, 1] = np.nan
@@ -31,14 +29,14 @@ def test_counts_equal_those_of_sets_of_rows() -> None:
     assert overlap.n_expected == pytest.approx(150 * again / 400)
 
 
-def test_the_order_of_columns_and_rows_counts() -> None:
+def test_the_order_of_columns_and_rows_counts():
     rows = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, np.nan], [np.nan, 1.0], [0.0, 3.0], [3.0, 0.0]])
     assert len(np.unique(row_hashes(rows))) == 6
     assert np.array_equal(row_hashes(rows[::-1]), row_hashes(rows)[::-1])
 
 
 @pytest.mark.parametrize(("n_values", "n_features"), [(5, 4), (2, 6), (2, 12), (3, 9)])
-def test_few_discrete_features_are_no_leak(n_values: int, n_features: int) -> None:
+def test_few_discrete_features_are_no_leak(n_values, n_features):
     """As on Balance-Scale (625 cells) or COMPAS: most rows repeat, and that is how it should be."""
     evident = 0
     for seed in range(200):
@@ -49,7 +47,7 @@ def test_few_discrete_features_are_no_leak(n_values: int, n_features: int) -> No
 
 
 @pytest.mark.parametrize("n_shared", [15, 75, 150])
-def test_a_leak_is_refused_unless_allowed(n_shared: int) -> None:
+def test_a_leak_is_refused_unless_allowed(n_shared):
     rng = np.random.default_rng(1)
     seen, held_out = rng.normal(size=(500, 5)), rng.normal(size=(150, 5))
     held_out[:n_shared] = seen[:n_shared]
@@ -62,7 +60,7 @@ def test_a_leak_is_refused_unless_allowed(n_shared: int) -> None:
         check_overlap(overlap, "X_fit", "X_cal", allow_overlap=True)
 
 
-def test_a_leak_among_natural_repetitions_is_found() -> None:
+def test_a_leak_among_natural_repetitions_is_found():
     rng = np.random.default_rng(2)
     seen, held_out = (_rows(rng, n, 2, 12) for n in (2000, 600))
     assert not _counted(seen, held_out).is_evident
@@ -70,7 +68,7 @@ def test_a_leak_among_natural_repetitions_is_found() -> None:
     assert _counted(seen, held_out).is_evident
 
 
-def test_one_percent_of_many_rows_is_let_pass() -> None:
+def test_one_percent_of_many_rows_is_let_pass():
     rng = np.random.default_rng(3)
     seen, held_out = rng.normal(size=(20_000, 3)), rng.normal(size=(10_000, 3))
     held_out[:90] = seen[:90]

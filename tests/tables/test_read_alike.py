@@ -4,10 +4,6 @@ Native margins against the reference evaluator, bit for bit, on rows at, beside 
 between the thresholds.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -71,7 +67,7 @@ NEVER = (
 )
 
 
-def _ours(forest: Any, X: Any) -> np.ndarray | None:
+def _ours(forest, X):
     try:
         return np.asarray(native_margins(forest, to_matrix(X, schema_of(forest))))
     except InvalidInputError:
@@ -80,7 +76,7 @@ def _ours(forest: Any, X: Any) -> np.ndarray | None:
 
 @pytest.mark.filterwarnings("ignore")  # the libraries warn about formats and names
 @pytest.mark.parametrize("kind", KINDS)
-def test_numbers_in_every_kind_of_table(kind: str) -> None:
+def test_numbers_in_every_kind_of_table(kind):
     model = trained(kind)
     forest = read_model(model).forest
     read, refused = set(), set()
@@ -103,7 +99,7 @@ def test_numbers_in_every_kind_of_table(kind: str) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("values", [WORDS, NUMBERS], ids=["words", "numbers"])
 @pytest.mark.parametrize("kind", CATEGORY_KINDS)
-def test_categories_in_every_kind_of_table(kind: str, values: tuple[Any, ...]) -> None:
+def test_categories_in_every_kind_of_table(kind, values):
     model = trained_on_categories(kind, values)
     forest = read_model(model).forest
     read = set()

@@ -1,10 +1,5 @@
 """Tables from files: every format the same numbers, columns by name, nothing guessed."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas
 import pyarrow
@@ -17,14 +12,14 @@ from pine_boost.tables.schema import InputSchema
 from pine_boost.tables.table_files import _plain_csv, read_table
 
 
-def schema(names: Any = ("a", "b c", "d"), categories: Any = (), library: str = "xgboost") -> Any:
+def schema(names=("a", "b c", "d"), categories=(), library="xgboost"):
     n_features = 3 if names is None else len(names)
     return InputSchema(
         n_features, names, categories, library, Comparison.FLOAT32_LESS, CategoryRule.EXACT, float("nan"), True, True
     )
 
 
-def awkward() -> Any:
+def awkward():
     """Numbers that careless parsers get wrong by an ulp, and missing ones."""
     rng = np.random.default_rng(0)
     values = rng.standard_normal((50, 3)) * 10.0 ** rng.integers(-30, 30, (50, 3))
@@ -33,7 +28,7 @@ def awkward() -> Any:
     return pandas.DataFrame(values, columns=["a", "b c", "d"])
 
 
-def write(frame: Any, path: Path) -> Path:
+def write(frame, path):
     kind = path.suffixes[0]
     if kind == ".csv":
         frame.to_csv(path, index=False)
@@ -51,7 +46,7 @@ def write(frame: Any, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet", "t.feather", "t.arrow"])
-def test_every_format_gives_the_same_bits_in_the_order_of_the_model(name: str, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_bits_in_the_order_of_the_model(name, tmp_path):
     frame = awkward()
     mixed = frame.assign(label=1, note="x")[["label", "a", "note", "b c", "d"]]
     read = read_table(write(mixed, tmp_path / name), schema(), "label")
@@ -61,7 +56,7 @@ def test_every_format_gives_the_same_bits_in_the_order_of_the_model(name: str, t
     assert read.left_out == ("note",)
 
 
-def test_without_pandas_the_same_numbers(tmp_path: Path) -> None:
+def test_without_pandas_the_same_numbers(tmp_path):
     frame = awkward().assign(label=2)
     path = write(frame[["a", "label", "b c", "d"]], tmp_path / "t.csv")
     read = _plain_csv(path, schema(), "label", ",")
@@ -78,7 +73,7 @@ def test_without_pandas_the_same_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [None, ("a", "b c", "d")])
-def test_a_table_without_names_goes_by_position(names: Any, tmp_path: Path) -> None:
+def test_a_table_without_names_goes_by_position(names, tmp_path):
     values = np.array([[1.5, np.nan, 3.0], [0.0, -1.0, 2.0]])
     np.save(tmp_path / "t.npy", values)
     pandas.DataFrame(values).to_csv(tmp_path / "bare.csv", index=False, header=False)
@@ -88,14 +83,14 @@ def test_a_table_without_names_goes_by_position(names: Any, tmp_path: Path) -> N
         np.testing.assert_array_equal(to_matrix(read.X, schema(names)), values)
 
 
-def test_categories_of_text_stay_text(tmp_path: Path) -> None:
+def test_categories_of_text_stay_text(tmp_path):
     known = schema(("size", "code", "x"), (None, ("01", "1", "2"), None))
     (tmp_path / "t.csv").write_text("size,code,x\n1.5,01,0\n2.5,1,0\n,2,1\n1,,1\n")
     read = read_table(tmp_path / "t.csv", known)
     np.testing.assert_array_equal(to_matrix(read.X, known)[:, 1], [0, 1, 2, np.nan])
 
 
-def test_blanks_in_names_as_lightgbm_stores_them(tmp_path: Path) -> None:
+def test_blanks_in_names_as_lightgbm_stores_them(tmp_path):
     path = write(awkward(), tmp_path / "t.csv")
     stored = schema(("a", "b_c", "d"), library="lightgbm")
     read = read_table(path, stored)
@@ -112,13 +107,13 @@ def test_blanks_in_names_as_lightgbm_stores_them(tmp_path: Path) -> None:
         ("", None, "cannot be read as CSV"),
     ],
 )
-def test_refuses_what_does_not_fit(text: str, label: str | None, message: str, tmp_path: Path) -> None:
+def test_refuses_what_does_not_fit(text, label, message, tmp_path):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(InvalidInputError, match=message):
         read_table(tmp_path / "t.csv", schema(), label)
 
 
-def test_refuses_files_of_no_known_kind(tmp_path: Path) -> None:
+def test_refuses_files_of_no_known_kind(tmp_path):
     (tmp_path / "t.xlsx").write_bytes(b"PK")
     (tmp_path / "t.parquet").write_bytes(b"PAR0")
     (tmp_path / "t.feather").write_bytes(b"nothing")
@@ -141,9 +136,7 @@ def test_refuses_files_of_no_known_kind(tmp_path: Path) -> None:
         (["a,b c,d", "", '"1\n0",2', "1,2,3"], 4, 2),
     ],
 )
-def test_ragged_lines_are_errors_with_their_line(
-    name: str, lines: list[str], line: int, cells: int, tmp_path: Path
-) -> None:
+def test_ragged_lines_are_errors_with_their_line(name, lines, line, cells, tmp_path):
     import bz2
     import gzip
     import lzma

@@ -1,13 +1,10 @@
 """Proved in one environment, verified and loaded in another: without libraries, with older and with newer ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,12 +23,12 @@ WITHOUT = (*((library,) for library in ALL), ALL)
 OLD = ("xgboost-cpu==2.1.4", "xgboost-cpu==3.0.5", "lightgbm==4.0.0", "scikit-learn==1.6.0", "catboost==1.2.8 six")
 
 
-def run(legs: str, folder: Path, *, library: str | None = None) -> Any:
+def run(legs, folder, *, library=None):
     """What the last leg of a relay answers; ``library`` is a requirement laid over this environment."""
     return run_all(legs.split(), folder, library)[-1]
 
 
-def run_all(legs: list[str], folder: Path, library: str | None = None) -> list[Any]:
+def run_all(legs, folder, library=None):
     """The answers of all legs."""
     command = [sys.executable, "-m", "tests.versions.relay", str(folder), *legs]
     path = [str(ROOT)] if library is None else [str(overlay(library)), str(ROOT)]
@@ -43,7 +40,7 @@ def run_all(legs: list[str], folder: Path, library: str | None = None) -> list[A
     return answers
 
 
-def overlay(requirement: str) -> Path:
+def overlay(requirement):
     """A folder with one package of another version and what only it needs; kept, because it is downloaded."""
     cache = os.environ.get("PINE_BOOST_OLD_LIBS", Path.home() / ".cache" / "pine_boost" / "old-libs")
     folder = Path(cache) / requirement
@@ -54,7 +51,7 @@ def overlay(requirement: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     """Model files of this environment's libraries, and results that were proved with all of them."""
     folder = tmp_path_factory.mktemp("relay")
     run("train prove", folder)
@@ -65,19 +62,19 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def checks(trained: Path) -> dict[tuple[str, ...], Any]:
+def checks(trained):
     """What is said of these results without some libraries."""
     legs = ["check", *(f"check-{','.join(without)}" for without in WITHOUT)]
     return dict(zip(((), *WITHOUT), run_all(legs, trained), strict=True))
 
 
 @pytest.fixture(scope="module")
-def checked(checks: dict[tuple[str, ...], Any]) -> dict[str, Any]:
+def checked(checks):
     """What all libraries together say of these results."""
     return checks[()]
 
 
-def assert_agree(found: dict[str, Any], *, without: tuple[str, ...] = ()) -> None:
+def assert_agree(found, *, without=()):
     """Every result agrees; what needs a library that is not there is refused because it is missing."""
     assert found
     for key, outcome in found.items():
@@ -92,9 +89,7 @@ def assert_agree(found: dict[str, Any], *, without: tuple[str, ...] = ()) -> Non
 
 
 @pytest.mark.parametrize("without", WITHOUT)
-def test_what_was_proved_with_a_library_is_verified_without(
-    checks: dict[tuple[str, ...], Any], checked: dict[str, Any], without: tuple[str, ...]
-) -> None:
+def test_what_was_proved_with_a_library_is_verified_without(checks, checked, without):
     found = checks[without]
     assert_agree(found, without=without)
     assert found.keys() == checked.keys()
@@ -102,9 +97,7 @@ def test_what_was_proved_with_a_library_is_verified_without(
     assert all(outcome.get("classes") == checked[key].get("classes") for key, outcome in found.items())
 
 
-def test_what_was_proved_without_any_library_is_verified_with_all(
-    trained: Path, checked: dict[str, Any], tmp_path: Path
-) -> None:
+def test_what_was_proved_without_any_library_is_verified_with_all(trained, checked, tmp_path):
     for name in THRESHOLDS:
         for path in trained.glob(f"{name}.*"):
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -117,7 +110,7 @@ def test_what_was_proved_without_any_library_is_verified_with_all(
     assert found == {key: checked[key] for key in found}
 
 
-def test_native_files_of_a_live_result_mean_what_its_model_says(trained: Path, checked: dict[str, Any]) -> None:
+def test_native_files_of_a_live_result_mean_what_its_model_says(trained, checked):
     """XGBoost's own save_model, result.save and the file result all give one margin, bit for bit."""
     for key, outcome in checked.items():
         margins = outcome.get("margins", {})
@@ -132,7 +125,7 @@ def test_native_files_of_a_live_result_mean_what_its_model_says(trained: Path, c
                 assert not text.startswith("[") or set(text.strip("[]").split(",")) == {"5E-1"}, (path, text)
 
 
-def test_a_result_warns_once_of_a_version_that_was_not_tested(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_warns_once_of_a_version_that_was_not_tested(trained, monkeypatch):
     import xgboost
 
     folder, original = trained / "proved" / "xgboost-half" / "file", trained / "xgboost-half.json"
@@ -151,7 +144,7 @@ def test_a_result_warns_once_of_a_version_that_was_not_tested(trained: Path, mon
 
 @pytest.mark.slow
 @pytest.mark.parametrize("library", OLD)
-def test_results_travel_between_versions(trained: Path, tmp_path: Path, library: str) -> None:
+def test_results_travel_between_versions(trained, tmp_path, library):
     """Proved with the newest, checked with an older version, and the other way round."""
     prefix = {"xgboost-cpu": "xgboost", "lightgbm": "lightgbm", "scikit-learn": "sklearn"}
     prefix = prefix.get(library.partition("==")[0], "catboost")
