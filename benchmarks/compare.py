@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.cells import KEY_COLUMNS, Cell
 from benchmarks.commits import HERE, Commit, name_of
-from benchmarks.frames import Rows, kept_of, markdown, number, texts, values, where
+from benchmarks.frames import Rows, kept_of, number, table, texts, values, where
 from benchmarks.machine import record_run
 from benchmarks.paper import add_grid_options, cells_of, check
 from benchmarks.runner import RESULTS, Progress, append_rows, check_columns, finished_keys, read_rows
@@ -90,42 +90,29 @@ def geometric_mean(ratios: np.ndarray) -> float:
 
 def summary(rows: Rows) -> str:
     """Per pair of commits and data set: cells, seconds, how many times as fast, other answers."""
-    lines = []
+    groups = []
     for before, after in dict.fromkeys((row["before"], row["after"]) for row in rows):
         here = where(rows, before=before, after=after)
-        pair = f"{before} to {after}"
-        for dataset in [*texts(here, "dataset"), "**all**"]:
-            group = here if dataset == "**all**" else where(here, dataset=dataset)
-            ratios = values(group, "ratio")
-            others = [row["answer"] for row in group if row["answer"] != "same"]
-            differs = ", ".join(f"{others.count(text)} {text}" for text in dict.fromkeys(others))
-            lines.append(
-                (
-                    pair,
-                    dataset,
-                    len(group),
-                    number(values(group, "time_before").sum(), 1),
-                    number(values(group, "time_after").sum(), 1),
-                    number(geometric_mean(ratios), 2),
-                    number(ratios.min(), 2),
-                    number(ratios.max(), 2),
-                    number(geometric_mean(values(group, "cpu_ratio")), 2),
-                    differs or "all the same",
-                )
-            )
-    header = (
-        "commits",
-        "data set",
-        "cells",
-        "s before",
-        "s after",
-        "times as fast (geometric mean)",
-        "least",
-        "most",
-        "by processor time",
-        "answers",
-    )
-    return markdown(header, lines)
+        groups += [(f"{before} to {after}", name, where(here, dataset=name)) for name in texts(here, "dataset")]
+        groups.append((f"{before} to {after}", "**all**", here))
+    columns = {
+        "commits": lambda group: group[0],
+        "data set": lambda group: group[1],
+        "cells": lambda group: len(group[2]),
+        "s before": lambda group: number(values(group[2], "time_before").sum(), 1),
+        "s after": lambda group: number(values(group[2], "time_after").sum(), 1),
+        "times as fast (geometric mean)": lambda group: number(geometric_mean(values(group[2], "ratio")), 2),
+        "least": lambda group: number(values(group[2], "ratio").min(), 2),
+        "most": lambda group: number(values(group[2], "ratio").max(), 2),
+        "by processor time": lambda group: number(geometric_mean(values(group[2], "cpu_ratio")), 2),
+        "answers": lambda group: _other_answers(group[2]),
+    }
+    return table(columns, groups)
+
+
+def _other_answers(rows: Rows) -> str:
+    others = [row["answer"] for row in rows if row["answer"] != "same"]
+    return ", ".join(f"{others.count(text)} {text}" for text in dict.fromkeys(others)) or "all the same"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,7 +6,7 @@ Nothing is dropped: a cell that was not certified counts as nothing removed.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,12 @@ def markdown(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     rule = ["---", *["---:"] * (len(header) - 1)]
     table = [header, rule, *lines]
     return "\n".join("| " + " | ".join(str(c) for c in line) + " |" for line in table)
+
+
+def table(columns: Mapping[str, str | Callable[[Any], object]], items: Iterable[Any]) -> str:
+    """A Markdown table with a line for each item; a column is a key of it or a function. Empty without items."""
+    lines = [[item[cell] if isinstance(cell, str) else cell(item) for cell in columns.values()] for item in items]
+    return markdown(tuple(columns), lines) if lines else ""
 
 
 def kept_of(row: dict[str, str]) -> int:

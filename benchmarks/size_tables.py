@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from statistics import median
 
-from benchmarks.frames import Rows, markdown, mean, number, texts, where
+from benchmarks.frames import Rows, markdown, mean, number, table, texts, where
 from benchmarks.runner import read_rows
 
 # name, model of large.csv, model of defaults.csv
@@ -43,20 +43,32 @@ def _heading(fit: str, indifference: str) -> str:
 def default_sizes(folder: Path) -> str:
     """One line per library: leaves removed %, median and range over the medians of the data sets."""
     proved, validated = read_proved(folder), read_rows(folder / "defaults.csv")
-    questions = _questions(proved)
-    lines = []
-    for name, large, default in LIBRARIES:
-        ours = where(validated, model=default)
-        cells = [
-            _in_short(where(proved, model=large, fit=fit, indifference=indifference), "leaf_pruning_rate")
-            for fit, indifference in questions
-        ]
-        if not ours and set(cells) <= {"-"}:
-            continue
-        n_models = f"{len(ours)} on {len(texts(ours, 'dataset'))} data sets" if ours else "-"
-        lines.append((name, *cells, _in_short(ours, "leaves_gone"), n_models, number(mean(ours, "fidelity"), 2)))
-    header = ("100 trees", *(_heading(*question) for question in questions), "validated", "models", "test fidelity %")
-    return markdown(header, lines) if lines else ""
+    found = [
+        (name, where(proved, model=large), where(validated, model=default))
+        for name, large, default in LIBRARIES
+        if where(proved, model=large) or where(validated, model=default)
+    ]
+    columns = {
+        "100 trees": lambda library: library[0],
+        **{
+            _heading(*question): lambda library, question=question: _in_short(
+                _asked(library[1], *question), "leaf_pruning_rate"
+            )
+            for question in _questions(proved)
+        },
+        "validated": lambda library: _in_short(library[2], "leaves_gone"),
+        "models": lambda library: _models(library[2]),
+        "test fidelity %": lambda library: number(mean(library[2], "fidelity"), 2),
+    }
+    return table(columns, found)
+
+
+def _asked(proved: Rows, fit: str, indifference: str) -> Rows:
+    return where(proved, fit=fit, indifference=indifference)
+
+
+def _models(validated: Rows) -> str:
+    return f"{len(validated)} on {len(texts(validated, 'dataset'))} data sets" if validated else "-"
 
 
 def _by_dataset(rows: Rows, column: str) -> dict[str, float]:
@@ -151,19 +163,18 @@ def library_table(folder: Path, model: str) -> str:
 
 
 def _library(proved: Rows, validated: Rows) -> str:
-    questions = _questions(proved)
-    lines = []
-    for dataset in dict.fromkeys([*texts(proved, "dataset"), *texts(validated, "dataset")]):
-        ours = where(validated, dataset=dataset)
-        cells = [
-            _outcome(where(proved, dataset=dataset, fit=fit, indifference=indifference))
-            for fit, indifference in questions
-        ]
-        lines.append(
-            (dataset, *cells, len(ours) or "-", number(mean(ours, "leaves_gone")), number(mean(ours, "fidelity"), 2))
-        )
-    header = ("data set", *(_heading(*question) for question in questions), "seeds", "validated", "test fidelity %")
-    return markdown(header, lines) if lines else ""
+    datasets = dict.fromkeys([*texts(proved, "dataset"), *texts(validated, "dataset")])
+    columns = {
+        "data set": lambda rows: rows[0],
+        **{
+            _heading(*question): lambda rows, question=question: _outcome(_asked(rows[1], *question))
+            for question in _questions(proved)
+        },
+        "seeds": lambda rows: len(rows[2]) or "-",
+        "validated": lambda rows: number(mean(rows[2], "leaves_gone")),
+        "test fidelity %": lambda rows: number(mean(rows[2], "fidelity"), 2),
+    }
+    return table(columns, [(name, where(proved, dataset=name), where(validated, dataset=name)) for name in datasets])
 
 
 def _outcome(rows: Rows) -> str:

@@ -6,6 +6,7 @@ A table whose file is missing is left out and named. No number is typed in by ha
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from benchmarks.frames import (
     paper_l0,
     read_cells,
     spread,
+    table,
     texts,
     values,
     where,
@@ -67,79 +69,47 @@ def _cells(rows: Rows, step: str) -> tuple[str, str, str]:
 
 def limits(folder: Path) -> str:
     """Asked for and taken; Ctrl-C has no limit and two seconds."""
-    rows = read_rows(folder / "limits.csv")
-    lines = [
-        (
-            row["model"],
-            row["trees"],
-            row["leaves"],
-            row["call"],
-            row["limit"] or "Ctrl-C",
-            row["seconds"],
-            row["cpu_s"],
-            row["is_kept"],
-            row["peak_mb"],
-            row["answer"][:90],
-        )
-        for row in rows
-    ]
-    header = ("model", "trees", "leaves", "call", "limit s", "s", "processor s", "kept", "MB", "answer")
-    return markdown(header, lines) if lines else ""
+    columns = {
+        **{name: name for name in ("model", "trees", "leaves", "call")},
+        "limit s": lambda row: row["limit"] or "Ctrl-C",
+        **{"s": "seconds", "processor s": "cpu_s", "kept": "is_kept", "MB": "peak_mb"},
+        "answer": lambda row: row["answer"][:90],
+    }
+    return table(columns, read_rows(folder / "limits.csv"))
 
 
 def large(folder: Path) -> str:
     """Every default-sized model of which a proof was tried."""
-    lines = []
-    for row in read_proved(folder):
-        sizes = "-"
-        if row["bytes_before"]:
-            before, after = int(row["bytes_before"]), int(row["bytes_after"])
-            sizes = f"{before / 1024:.0f} -> {after / 1024:.0f}"
-        lines.append(
-            (
-                row["dataset"],
-                row["model"],
-                row["indifference"],
-                row["fit"],
-                _short(row["pruning_rate"]),
-                _short(row["leaf_pruning_rate"]),
-                sizes,
-                row["native_ratio"] or "-",
-                row["treelite_ratio"] or "-",
-                _short(row["fidelity"], 2),
-                _short(row["fidelity_in_region"], 2),
-                _short(row["coverage"]),
-                row["time_s"] or "-",
-                row["status"],
-            )
-        )
-    header = (
-        "data set",
-        "model",
-        "indifference",
-        "region of rows",
-        "trees removed %",
-        "leaves removed %",
-        "file kB",
-        "native x",
-        "gtil x",
-        "fidelity %",
-        "in region %",
-        "coverage %",
-        "s",
-        "status",
-    )
-    return markdown(header, lines) if lines else ""
+    columns = {
+        **{"data set": "dataset", "model": "model", "indifference": "indifference", "region of rows": "fit"},
+        "trees removed %": _short("pruning_rate"),
+        "leaves removed %": _short("leaf_pruning_rate"),
+        "file kB": _file_sizes,
+        "native x": lambda row: row["native_ratio"] or "-",
+        "gtil x": lambda row: row["treelite_ratio"] or "-",
+        "fidelity %": _short("fidelity", 2),
+        "in region %": _short("fidelity_in_region", 2),
+        "coverage %": _short("coverage"),
+        "s": lambda row: row["time_s"] or "-",
+        "status": "status",
+    }
+    return table(columns, read_proved(folder))
+
+
+def _file_sizes(row: dict[str, str]) -> str:
+    before, after = row["bytes_before"], row["bytes_after"]
+    return f"{int(before) / 1024:.0f} -> {int(after) / 1024:.0f}" if before else "-"
+
+
+def _short(column: str, digits: int = 1) -> Callable[[dict[str, str]], str]:
+    """A column rounded, or a dash where it is empty."""
+    return lambda row: number(float(row[column]), digits) if row[column] else "-"
 
 
 def two_commits(folder: Path) -> str:
     """What a change of the search made of its time and its answers."""
     rows = read_rows(folder / "compare.csv")
     return compare.summary(rows) if rows else ""
-
-
-def _short(text: str, digits: int = 1) -> str:
-    return number(float(text), digits) if text else "-"
 
 
 def summary(cells: Rows, by_leaf: Rows = ()) -> str:

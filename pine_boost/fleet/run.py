@@ -570,7 +570,8 @@ def _read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:
         return None
     if not set(record["files"]) <= owned_in(target, RECORD):
         return None
-    return replace(record["row"], done_before=True)
+    row: Row = record["row"]
+    return replace(row, done_before=True)
 
 
 def _read_record(target: Path) -> dict[str, Any] | None:
