@@ -23,33 +23,24 @@ def beginning_of(title: str) -> bytes:
 @cache
 def style() -> str:
     """The style sheet."""
-    return _read("style.css")
+    return _templates()["style.css"]
 
 
 def render(template: str, title: str, **values: Any) -> str:
     """A page from one of the templates; every value is escaped unless it is Markup."""
-    return (
-        _environment()
-        .get_template(template)
-        .render(beginning=Markup(_BEGINNING), title=title, style=Markup(style()), **values)
-    )
+    page = _environment().get_template(template)
+    return page.render(beginning=Markup(_BEGINNING), title=title, style=Markup(style()), **values)
 
 
-def _read(name: str) -> str:
-    return (files("pine_boost.report") / "templates" / name).read_text(encoding="utf-8")
+@cache
+def _templates() -> dict[str, str]:
+    return {
+        entry.name: entry.read_text(encoding="utf-8") for entry in (files("pine_boost.report") / "templates").iterdir()
+    }
 
 
 @cache
 def _environment() -> Environment:
-    names = (
-        "base.html",
-        "parts.html",
-        "acceleration.html",
-        "prune.html",
-        "compression.html",
-        "comparison.html",
-        "monitor.html",
-        "fleet.html",
+    return Environment(
+        loader=DictLoader(_templates()), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
-    loader = DictLoader({name: _read(name) for name in names})
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
