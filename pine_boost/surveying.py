@@ -30,13 +30,12 @@ from pine_boost.files import path_of, save_file
 from pine_boost.json_fields import write_document
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, work_of
-from pine_boost.native.figures import SIZES, Speed, file_contents, side_by_side
+from pine_boost.native.figures import SIZES, Figures, SideBySide, Speed, file_contents, side_by_side
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
-from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
 from pine_boost.tables.overlap import SURVEY_FORMAT, hashes_of, read_survey, refuse_spent, row_hashes
@@ -66,6 +65,7 @@ class Line:
 
     ``work`` is what is compared, as `compress_booster` minimises it. ``holds_everywhere`` says that the model keeps the
     class of every input, without any exception; ``source`` is the stricter promise that the model comes from, if any.
+    ``side`` measures what is no model of the same kind: a scorer.
     """
 
     promise: str
@@ -75,6 +75,7 @@ class Line:
     note: str = ""
     holds_everywhere: bool = False
     source: str = ""
+    side: SideBySide | None = None
 
     def with_model(self, found: Model, rows: FloatArray, **fields: Any) -> Line:
         """The line of a model that was found, if it saves work."""
@@ -177,7 +178,7 @@ def survey(
         rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
         line = Line("the original", None, parsed, work_of(parsed.forest, rows))
         moved = {} if parsed.forest.decides else {"tolerance": tolerance}
-        fast = _accelerate(parsed, moved, random_state)  # first: it needs no data
+        fast = _accelerated(line, rows, moved, given, random_state)  # first: it needs no data
         lossless = _lossless(line, rows)
         proved: list[Line] = []
         budget = replace(budget, callback=report_progress)
@@ -185,11 +186,8 @@ def survey(
             proofs = budget.share(SHARES["survey proofs"])
             proved = list(_proved(line, rows, X_fit, X_look, options, given, proofs))
         compressed = list(_compressed(line, rows, tables, options, given, budget))
-        lines = [line, *_monotone(lossless, proved, compressed, tolerance)]
         say(report_progress, "measuring speeds")
-        original, *smaller = _measured(parsed, lines, budget)
-        accelerated = _accelerated(fast, original, rows, moved, given, budget)
-    offers = (original, accelerated, *smaller)
+        offers = _measured(parsed, [line, fast, *_monotone(lossless, proved, compressed, tolerance)], budget)
     return Survey(offers, tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 
 
@@ -215,62 +213,45 @@ def _monotone(lossless: Line, proved: list[Line], compressed: list[Line], tolera
 
 
 def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Offer, ...]:
-    """The offers, with the file size and the speed of every model, each measured once."""
-    sizes: dict[int, int] = {}
-    speeds: dict[int, tuple[Speed, ...]] = {id(parsed): ()}
+    """The offers, with the size and the speed of every model, each measured once."""
+    known: dict[int, tuple[Figures, tuple[Speed, ...]]] = {}
     offers = []
     for line in lines:
-        found, key = line.found, id(line.found)
-        if key not in sizes:
-            sizes[key] = len(file_contents(found))
-        if key not in speeds and not budget.is_over:
-            seconds = min(_SPEED_SECONDS, SHARES["survey speeds"] * budget.remaining)
-            speeds[key] = side_by_side(parsed, found).speeds(seconds=seconds)
+        found, forest, side = line.found, line.found.forest, line.side
+        key = id(side or found)
+        if key not in known:
+            figures = Figures(forest.n_trees, forest.n_leaves, len(file_contents(found)), line.work)
+            speeds: tuple[Speed, ...] = ()
+            if (side or found is not parsed) and not budget.is_over:
+                seconds = min(_SPEED_SECONDS, SHARES["survey speeds"] * budget.remaining)
+                speeds = (side or side_by_side(parsed, found)).speeds(seconds=seconds)
+            known[key] = side.after if side else figures, speeds
+        figures, speeds = known[key]
+        ratios = {speed.n_rows: speed.ratio for speed in speeds}
+        at_1, at_100, at_100000 = (ratios.get(size) for size in SIZES)
+        sizes = (figures.trees, figures.leaves, figures.bytes)
         note = line.note or (_NOTHING if found is parsed and line.call else "")
         texts = ("", "") if line.call is None else (as_call(*line.call), as_command(*line.call))
-        forest, times = found.forest, _ratios(speeds.get(key, ()))
-        offers.append(Offer(line.promise, forest.n_trees, forest.n_leaves, sizes[key], line.work, *times, note, *texts))
+        offers.append(Offer(line.promise, *sizes, line.work, at_1, at_100, at_100000, note, *texts))
     return tuple(offers)
 
 
-def _ratios(speeds: Sequence[Speed]) -> tuple[float | None, float | None, float | None]:
-    found = {speed.n_rows: speed.ratio for speed in speeds}
-    at_1, at_100, at_100000 = (found.get(size) for size in SIZES)
-    return at_1, at_100, at_100000
-
-
-def _accelerate(parsed: Model, moved: Mapping[str, float | None], seed: int) -> AccelerateResult | str:
-    """The proved scorer, or why it was refused."""
-    try:
-        return accelerate_booster(parsed, **moved, random_state=seed, verbose=False)  # type: ignore[arg-type]
-    except PineBoostError as error:
-        return f"refused: {error}"[:200]
-
-
 def _accelerated(
-    fast: AccelerateResult | str,
-    original: Offer,
-    rows: FloatArray,
-    moved: Mapping[str, float | None],
-    given: Mapping[str, Any],
-    budget: Budget,
-) -> Offer:
-    """The proved scorer, its work on the rows of all lines, and its speed relative to the native ``predict``."""
+    original: Line, rows: FloatArray, moved: Mapping[str, float | None], given: Mapping[str, Any], seed: int
+) -> Line:
+    """The proved scorer and its work on the rows of all lines; its speed is relative to the native ``predict``."""
     call = Asked("accelerate_booster", (), {**moved, **given})
-    promise = scorer_offer(moved.get("tolerance"))
-    offer = replace(original, promise=promise, call=as_call(*call), command=as_command(*call))
-    if isinstance(fast, str):
-        return replace(offer, note=fast)
-    side, forest = fast.side_by_side, fast.original.forest
+    line = replace(original, promise=scorer_offer(moved.get("tolerance")), call=call)
+    try:
+        fast = accelerate_booster(original.found, **moved, random_state=seed, verbose=False)  # type: ignore[arg-type]
+    except PineBoostError as error:
+        return _refused(line, error)
+    forest = original.found.forest
     met = fast.scorer.trees_met(as_table(rows, schema_of(forest)))
     kept = np.array(fast.facts.get("truncation", {}).get("trees", range(forest.n_trees)), np.int32)
     work = work_of(forest, rows, kept[fast.scorer.parts.plan.order], met)
-    note = f"needs no data; a typical row of X_fit visits {met.mean():.3g} of {original.trees} trees"
-    found = replace(offer, **{**asdict(side.after), "work": work}, note=note)
-    if budget.is_over:
-        return found
-    at_1, at_100, at_100000 = _ratios(side.speeds(seconds=min(_SPEED_SECONDS, budget.remaining)))
-    return replace(found, speed_1=at_1, speed_100=at_100, speed_100000=at_100000)
+    note = f"needs no data; a typical row of X_fit visits {met.mean():.3g} of {forest.n_trees} trees"
+    return replace(line, work=work, note=note, side=fast.side_by_side)
 
 
 def _refused(line: Line, error: PineBoostError) -> Line:
