@@ -24,7 +24,7 @@ from pine_boost.parsers.xgboost.trees import RECORD
 from pine_boost.parsers.xgboost.write import write_document
 from tests.adversary.needles import nan_goes_left
 from tests.support.forests import CATBOOST, HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner
-from tests.support.lightgbm_texts import build
+from tests.support.lightgbm_texts import block, build, tree_text
 
 N_CATEGORIES = 3
 
@@ -156,40 +156,24 @@ def _lightgbm_tree(forest: Forest, tree: int) -> str:
     name = np.zeros(stop - start, dtype=np.int64)
     name[inner] = np.arange(len(inner))
     name[leaves] = ~np.arange(len(leaves))
-    boundaries, words = [0], []
-    columns: dict[str, list[Any]] = {
-        key: [] for key in ("split_feature", "threshold", "decision_type", "left", "right")
-    }
+    names = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
+    columns: dict[str, list[Any]] = {key: [] for key in names}
+    sets: list[list[int]] = []
     for node in inner + start:
         kind_bits = _MISSING_BITS[MissingRule(forest.missing[node])]
         threshold = repr(float(forest.threshold[node]))
         if forest.kind[node] == SplitKind.CATEGORICAL:
-            kind_bits, threshold = 1, str(len(boundaries) - 1)
-            words.append(sum(1 << int(code) for code in forest.categories_of(int(node))))
-            boundaries.append(len(words))
+            kind_bits, threshold = 1, str(len(sets))
+            sets.append([sum(1 << int(code) for code in forest.categories_of(int(node)))])
         elif forest.default_left[node]:
             kind_bits |= 2
         columns["split_feature"].append(int(forest.feature[node]))
         columns["threshold"].append(threshold)
         columns["decision_type"].append(kind_bits)
-        columns["left"].append(int(name[forest.left[node] - start]))
-        columns["right"].append(int(name[forest.right[node] - start]))
-    text = {key: " ".join(str(entry) for entry in entries) for key, entries in columns.items()}
-    ones = " ".join("1" for _ in inner)
-    counts = " ".join("1" for _ in leaves)
-    sets = ""
-    if words:
-        sets = f"cat_boundaries={' '.join(map(str, boundaries))}\ncat_threshold={' '.join(map(str, words))}\n"
-    values = " ".join(repr(float(x)) for x in forest.value[leaves + start, 0])
-    return (
-        f"Tree={tree}\nnum_leaves={len(leaves)}\nnum_cat={len(words)}\n"
-        f"split_feature={text['split_feature']}\nsplit_gain={ones}\n"
-        f"threshold={text['threshold']}\ndecision_type={text['decision_type']}\n"
-        f"left_child={text['left']}\nright_child={text['right']}\nleaf_value={values}\n"
-        f"leaf_weight={counts if len(inner) else ''}\nleaf_count={counts}\n"
-        f"internal_value={ones}\ninternal_weight={ones}\ninternal_count={ones}\n{sets}"
-        "is_linear=0\nshrinkage=1\n\n\n"
-    )
+        columns["left_child"].append(int(name[forest.left[node] - start]))
+        columns["right_child"].append(int(name[forest.right[node] - start]))
+    values = [repr(float(x)) for x in forest.value[leaves + start, 0]]
+    return block(tree, tree_text(values, **columns, sets=sets))
 
 
 @cache

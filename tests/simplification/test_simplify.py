@@ -21,7 +21,7 @@ from pine_boost.parsers import read_model
 from tests.adversary.natives import native_model
 from tests.support.forests import SKLEARN, XGBOOST, random_forest
 from tests.support.grids import edge_rows
-from tests.support.lightgbm_texts import leaf, split, text_of
+from tests.support.lightgbm_texts import leaf, split, text_of, tree_text
 from tests.support.native_models import MODELS, built, make_table
 from tests.support.simplifiable import MANNERS, drawn_model, probe
 from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train
@@ -335,7 +335,9 @@ def test_twins_of_a_forest_become_a_leaf():
 
 def test_unused_codes_go():
     """A root keeps categories 0 and 1 on the left; below, the set names 1, 2 and 40."""
-    text = text_of([_two_levels()], "binary sigmoid:1").encode()
+    low, high = sum(1 << code for code in (1, 2)), 1 << 8  # words of {1, 2, 40}
+    two_levels = tree_text([1, 2, 3], [0, 0], [0, 1], [1, 1], [1, -1], [-3, -2], [[3], [low, high]])
+    text = text_of([two_levels], "binary sigmoid:1").encode()
     result = simplify(text)
     assert result.unused_codes == 2
     words = [re.search(rb"cat_threshold=(.*)", contents)[1].split() for contents in (text, result.model)]
@@ -343,16 +345,6 @@ def test_unused_codes_go():
     loaded, original = (lightgbm.Booster(model_str=contents.decode()) for contents in (result.model, text))
     X = np.array([[-1.0], [0], [0.5], [1], [2], [3], [40], [41], [1e9], [np.nan]])
     np.testing.assert_array_equal(loaded.predict(X, raw_score=True), original.predict(X, raw_score=True))
-
-
-def _two_levels():
-    low, high = sum(1 << code for code in (1, 2)), 1 << 8  # words of {1, 2, 40}
-    return (
-        "num_leaves=3\nnum_cat=2\nsplit_feature=0 0\nsplit_gain=1 1\nthreshold=0 1\n"
-        "decision_type=1 1\nleft_child=1 -1\nright_child=-3 -2\nleaf_value=1 2 3\n"
-        "leaf_weight=1 1 1\nleaf_count=1 1 1\ninternal_value=0 0\ninternal_weight=3 2\n"
-        f"internal_count=3 2\ncat_boundaries=0 1 3\ncat_threshold=3 {low} {high}\n"
-    )
 
 
 def test_only_constants_still_make_a_model():

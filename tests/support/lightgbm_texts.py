@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
 
 TAIL = (
     "end of trees\n\nfeature_importances:\n\nparameters:\n[boosting: gbdt]\n\n"
@@ -28,28 +30,44 @@ def build(blocks: Sequence[str], tail: str = TAIL, **header: str | None) -> byte
     return ("tree\n" + head + "\n" + "".join(blocks) + tail).encode()
 
 
-def text_of(blocks: Sequence[str], objective: str, k: int = 1, average: bool = False) -> str:
-    """A text of blocks without "Tree=i", one feature."""
-    numbered = [f"Tree={i}\n{block}is_linear=0\nshrinkage=1\n\n\n" for i, block in enumerate(blocks)]
+def block(index: int, tree: str) -> str:
+    """A tree of `tree_text` as `build` takes it."""
+    return f"Tree={index}\n{tree}is_linear=0\nshrinkage=1\n\n\n"
+
+
+def text_of(trees: Sequence[str], objective: str, k: int = 1, average: bool = False) -> str:
+    """A text of trees over one feature."""
     own = {"num_class": f"{k}", "num_tree_per_iteration": f"{k}", "max_feature_idx": "0"}
     own |= {"objective": f"{objective}\naverage_output" if average else objective}
-    return build(numbered, **own, feature_names="a", feature_infos="[0:1]").decode()
+    blocks = [block(index, tree) for index, tree in enumerate(trees)]
+    return build(blocks, **own, feature_names="a", feature_infos="[0:1]").decode()
+
+
+def tree_text(
+    leaf_value: Sequence[Any],
+    split_feature: Sequence[int] = (),
+    threshold: Sequence[Any] = (),
+    decision_type: Sequence[int] = (),
+    left_child: Sequence[int] = (),
+    right_child: Sequence[int] = (),
+    sets: Sequence[Sequence[int]] = (),
+) -> str:
+    """The lines of one tree; ``sets`` are the words of categories, gains, weights and counts mean nothing."""
+    n, m = len(leaf_value), len(split_feature)
+    lines = {"num_leaves": [n], "num_cat": [len(sets)], "split_feature": split_feature, "split_gain": [1] * m}
+    lines |= {"threshold": threshold, "decision_type": decision_type}
+    lines |= {"left_child": left_child, "right_child": right_child, "leaf_value": leaf_value}
+    lines |= {"leaf_weight": [1] * n if m else [], "leaf_count": [1] * n}
+    lines |= {"internal_value": [0] * m, "internal_weight": [1] * m, "internal_count": [2] * m}
+    if sets:
+        lines["cat_boundaries"] = [0, *accumulate(map(len, sets))]
+        lines["cat_threshold"] = [word for words in sets for word in words]
+    return "".join(f"{key}={' '.join(map(str, values))}\n" for key, values in lines.items())
 
 
 def leaf(value: float) -> str:
-    empty = "split_feature=\nsplit_gain=\nthreshold=\ndecision_type=\nleft_child=\nright_child=\n"
-    return (
-        f"num_leaves=1\nnum_cat=0\n{empty}leaf_value={value!r}\nleaf_weight=\nleaf_count=1\n"
-        "internal_value=\ninternal_weight=\ninternal_count=\n"
-    )
+    return tree_text([repr(value)])
 
 
 def split(threshold: str, decision_type: int, categories: str = "") -> str:
-    n_sets = 1 if categories else 0
-    sets = f"cat_boundaries=0 {len(categories.split())}\ncat_threshold={categories}\n"
-    return (
-        f"num_leaves=2\nnum_cat={n_sets}\nsplit_feature=0\nsplit_gain=1\nthreshold={threshold}\n"
-        f"decision_type={decision_type}\nleft_child=-1\nright_child=-2\nleaf_value=1 2\n"
-        "leaf_weight=1 1\nleaf_count=1 1\ninternal_value=0\ninternal_weight=2\n"
-        f"internal_count=2\n{sets if categories else ''}"
-    )
+    return tree_text([1, 2], [0], [threshold], [decision_type], [-1], [-2], [categories.split()] if categories else [])

@@ -10,6 +10,7 @@ import copy
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ Case = tuple[str, bytes]
 Edit = Callable[[dict[str, Any]], Any]
 
 
+@cache
 def healthy_files() -> dict[str, bytes]:
     """Small models that cover what a file may contain: categories, dart, several classes."""
     import pandas
@@ -60,7 +62,6 @@ def malformed_files() -> list[Case]:
     """Every damaged file, by name; names are unique."""
     healthy = healthy_files()
     cases = [
-        *_truncations(healthy),
         *_surroundings(healthy),
         *_flips(healthy),
         *_edited("binary", healthy["binary.json"], _BINARY_EDITS),
@@ -69,12 +70,6 @@ def malformed_files() -> list[Case]:
     ]
     assert len({name for name, _ in cases}) == len(cases)
     return cases
-
-
-def _truncations(healthy: dict[str, bytes]) -> Iterator[Case]:
-    for name, contents in healthy.items():
-        for cut in np.linspace(1, len(contents) - 1, 14).astype(int):
-            yield f"{name} cut at {cut}", contents[:cut]
 
 
 def _surroundings(healthy: dict[str, bytes]) -> Iterator[Case]:
