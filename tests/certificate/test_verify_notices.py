@@ -1,5 +1,6 @@
-"""verify notices what trees do not show: names, types, labels, and tables that say otherwise."""
+"""verify notices what trees do not show: names, types, labels, kinds of wrappers, and other tables."""
 
+import copy
 import json
 from dataclasses import replace
 
@@ -8,13 +9,17 @@ import numpy as np
 import pandas
 import pytest
 import xgboost
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from pine_boost import Certificate, InvalidInputError, Region, prune_booster
 from pine_boost.certificate.claims import claim_of, rests_on
+from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
+from pine_boost.parsers import read_model
 from pine_boost.verifying import verify
 from tests.support.command_line import words
+from tests.support.native_models import make_table
 from tests.support.verifying import breast_or_iris
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
@@ -243,3 +248,49 @@ def test_a_region_of_another_model_or_threshold_is_noticed(saved, change):
     certificate = replace(certificate, region_fingerprint=region.fingerprint())
     with pytest.raises(CertificateMismatch, match="of the region does not follow from the original model"):
         _verify(saved, region=region, certificate=certificate)
+
+
+def _require(original, pruned):
+    require_interchangeable(read_model(original), read_model(pruned))
+
+
+def test_labels_of_two_kinds_of_wrapper_are_compared():
+    X, y = make_table(2, n_rows=200)
+    model = RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, y)
+    other = ExtraTreesClassifier(3, max_depth=2)
+    vars(other).update(copy.deepcopy(vars(model)))
+    with pytest.raises(CertificateMismatch, match="wrapper"):
+        _require(model, other)
+    other.classes_ = model.classes_[::-1].copy()
+    with pytest.raises(CertificateMismatch, match="classes"):
+        _require(model, other)
+
+
+def test_two_kinds_of_xgboost_wrapper():
+    import xgboost
+
+    X, y = make_table(2, n_rows=200)
+    model = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1).fit(X, y)
+    other = xgboost.XGBRFClassifier(n_jobs=1)
+    other.load_model(model.get_booster().save_raw("json"))
+    _require(model, other)
+    other.set_params(missing=-999.0)
+    with pytest.raises(CertificateMismatch, match="missing"):
+        _require(model, other)
+    # neither a file nor a Booster holds what counts as missing
+    for bare in (other.get_booster(), bytes(other.get_booster().save_raw("json"))):
+        _require(other, bare)
+        _require(bare, other)
+
+
+def test_labels_are_not_asked_of_what_has_none():
+    import lightgbm
+
+    X, y = make_table(2, n_rows=200)
+    labels = np.array(["no", "yes"])[y]
+    model = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(X, labels)
+    text = model.booster_.model_to_string().encode()
+    for bare in (model.booster_, text):
+        _require(model, bare)
+        _require(bare, model)
+    _require(model.booster_, text)
