@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -96,11 +96,8 @@ class PruneResult:
         """
         parts = saved.read_saved(folder)
         certificate = parts.certificate
-        pruned, before = (
-            None if given is None else saved.read_named(given, certificate, digest, trust_pickle)
-            for given, digest in ((parts.model, certificate.pruned_digest), (original, certificate.original_digest))
-        )
-        assert pruned is not None
+        read = partial(saved.read_named, stated=certificate, what="certificate", trust_pickle=trust_pickle)
+        pruned, before = read(parts.model, role="pruned"), None if original is None else read(original, role="original")
         weights = np.zeros(certificate.trees_before)
         weights[list(certificate.kept)] = certificate.weights
         remedy = "A folder does not hold the original; use PruneResult.load(folder, original=...)."

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost import json_fields as f
-from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.certificate import Certificate, require
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
 from pine_boost.model.digest import forest_digest
@@ -56,15 +56,20 @@ def read_saved(folder: str | os.PathLike[str]) -> Saved:
     return Saved(folder, certificate, region, model_path(folder))
 
 
-def read_named(model: Any, certificate: Certificate, digest: str, trust_pickle: bool) -> Model:
-    """A model of a certificate, refused if it is not the one of this digest."""
-    thresholds = certificate.thresholds or None
-    parsed = read_model(model, threshold=thresholds, trust_pickle=trust_pickle, digest=digest)
-    if forest_digest(parsed.forest) != digest:
-        which = "original" if digest == certificate.original_digest else "pruned"
-        name = model if isinstance(model, (str, os.PathLike)) else f"The {which} model given"
-        raise CertificateMismatch(f"{name} is not the {which} model that the certificate names.")
-    warn_if_untested(parsed.forest.library, certificate.versions)
+def read_named(
+    model: Any, stated: Any, role: str, what: str, *, decision: str = "class", trust_pickle: bool = False
+) -> Model:
+    """The original, pruned or compressed model of a saved result, which ``stated`` names by its digest.
+
+    ``stated`` has the thresholds and versions of the result; ``what`` it is appears in the error for another model.
+    """
+    parsed, digest = model, getattr(stated, f"{role}_digest")
+    if not isinstance(model, Model):
+        thresholds = tuple(stated.thresholds) or None
+        parsed = read_model(model, threshold=thresholds, decision=decision, trust_pickle=trust_pickle, digest=digest)
+    name = model if isinstance(model, (str, os.PathLike)) else f"The {role} model given"
+    require(forest_digest(parsed.forest) == digest, f"{name} is not the {role} model that the {what} names.")
+    warn_if_untested(parsed.forest.library, stated.versions)
     return parsed
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pine_boost.certificate.claims import (
     attack_claim,
     lossless_in_words,
 )
-from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
+from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests, read_named
 from pine_boost.compression.distance import compare
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import ERROR, SQUARED, Goal, Loss
@@ -40,7 +40,7 @@ from pine_boost.compression.record import (
     saved_in_words,
 )
 from pine_boost.compression.validation import Validated
-from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.errors import InvalidInputError
 from pine_boost.files import MODEL_LIMIT, read_limited
 from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
@@ -51,8 +51,6 @@ from pine_boost.native.figures import SIZES, SideBySide, side_by_side
 from pine_boost.native.predict import model_file, original_bytes
 from pine_boost.notebooks import displayed
 from pine_boost.options import CompressOptions, counted
-from pine_boost.parsers import read_model
-from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.tables.schema import schema_of
 
 _NO_ORIGINAL = (
@@ -229,18 +227,9 @@ class CompressResult:
         """
         record = read_record(folder)
         path = saved_model(Path(folder), record)
-        how: dict[str, Any] = {
-            "threshold": record.thresholds or None,
-            "decision": "value",
-            "trust_pickle": trust_pickle,
-        }
-        compressed = read_model(path, **how)
-        if forest_digest(compressed.forest) != record.compressed_digest:
-            raise CertificateMismatch(f"{path} is not the model of its compression.json.")
-        before = None if original is None else read_model(original, digest=record.original_digest, **how)
-        if before is not None and forest_digest(before.forest) != record.original_digest:
-            raise CertificateMismatch(f"The original given is not the model that {RECORD} names.")
-        warn_if_untested(compressed.forest.library, record.versions)
+        read = partial(read_named, stated=record, what="record", decision="value", trust_pickle=trust_pickle)
+        compressed = read(path, role="compressed")
+        before = None if original is None else read(original, role="original")
         native = compressed.native
         native = read_limited(path, MODEL_LIMIT, "model file") if native is None else native
         return cls(native, record, before, compressed)

@@ -13,12 +13,12 @@ import numpy as np
 
 from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED, bound_in_words, saved_remarks
 from pine_boost.certificate.consistency import require_interchangeable
+from pine_boost.certificate.saved import read_named
 from pine_boost.compression.distance import compare
 from pine_boost.compression.fixed_sequence import judge, lower_bound
 from pine_boost.compression.goal import ERROR, Goal, Loss, read_loss
 from pine_boost.compression.record import CompressionRecord, differences, labels_digest, open_tested_rows, read_record
 from pine_boost.errors import CertificateMismatch, InvalidInputError
-from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.forest import Model
 from pine_boost.model.routing import route
@@ -26,8 +26,6 @@ from pine_boost.model.states import build_space
 from pine_boost.native.child_process import try_in_child
 from pine_boost.notebooks import displayed
 from pine_boost.options import CompressOptions
-from pine_boost.parsers import read_model
-from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.region.margins import float_margins
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
@@ -131,11 +129,7 @@ def verify_compression(
     if not isinstance(record, CompressionRecord):
         record = read_record(Path(record))
     before, after = (
-        _read(model, record, digest, name, trust_pickle)
-        for model, digest, name in (
-            (original, record.original_digest, "original"),
-            (compressed, record.compressed_digest, "compressed"),
-        )
+        _read(model, record, role, trust_pickle) for model, role in ((original, "original"), (compressed, "compressed"))
     )
     require_interchangeable(before, after)  # the digests cover trees, not labels
     rows = open_tested_rows(X_val, before.forest, record.validation_digest, record.n_val, "compress_booster")
@@ -224,15 +218,10 @@ def _trusted(record: CompressionRecord, loss: Loss | None) -> str:
     return f"Taken on trust: {'; '.join(listed)}."
 
 
-def _read(model: Any, record: CompressionRecord, digest: str, name: str, trust_pickle: bool) -> Model:
-    parsed: Model = model
+def _read(model: Any, record: CompressionRecord, role: str, trust_pickle: bool) -> Model:
+    parsed = read_named(model, record, role, "record", decision="value", trust_pickle=trust_pickle)
     if not isinstance(model, Model):
-        thresholds = record.thresholds or None
-        parsed = read_model(model, threshold=thresholds, decision="value", trust_pickle=trust_pickle, digest=digest)
         try_in_child(parsed)
-    if forest_digest(parsed.forest) != digest:
-        raise CertificateMismatch(f"The {name} model is not the one that the record names.")
-    warn_if_untested(parsed.forest.library, record.versions)
     return parsed
 
 

@@ -36,23 +36,8 @@ _SHARED: dict[str, f.Reader] = {
     "thresholds": f.sequence(f.number()),
     "classes": f.sequence(f.scalar),
 }
-# the models are files beside the manifest; "guard" is the margin guard, None if a region is the guard
-_GUARDED: dict[str, f.Reader] = {
-    **_SHARED,
-    "pruned_digest": f.digest,
-    "guard": f.optional(
-        f.record(
-            {
-                "distance": f.number(0),
-                "fidelity": f.SHARE,
-                "confidence": f.SHARE,
-                "n_val": f.integer(1, 2**53),
-                "n_differ": f.integer(0, 2**53),
-                "share_guarded": f.number(0, 1),
-            }
-        )
-    ),
-}
+# the models are files beside the manifest; "guard" is a `MarginGuard`, read with the models, None if a region is it
+_GUARDED: dict[str, f.Reader] = {**_SHARED, "pruned_digest": f.digest, "guard": f.anything}
 _FIELDS: dict[str, f.Reader] = {
     **_SHARED,
     "forest": f.record(
@@ -64,15 +49,16 @@ _FIELDS: dict[str, f.Reader] = {
             "code_rule": f.member_of(CodeRule),
         }
     ),
-    "native": lambda value, where: f.read(
-        value,
-        {"link": f.member_of(Link), "divisor": f.number(), "slope": f.number(), "wins_ties": f.flag},
-        where,
-        optional={"intercept_last": f.flag},
+    "native": f.record(
+        {
+            "link": f.member_of(Link),
+            **dict.fromkeys(("divisor", "slope"), f.number()),
+            **dict.fromkeys(("wins_ties", "intercept_last"), f.flag),
+        }
     ),
     "schema": schema_from_json,
-    "probability": lambda value, where: ProbabilityRule(
-        **f.read(value, {"form": f.text(_FORMS), "link": f.member_of(Link)}, where, optional={"is_original": f.flag})
+    "probability": f.record(
+        {"form": f.text(_FORMS), "link": f.member_of(Link), "is_original": f.flag}, ProbabilityRule
     ),
     "facts": f.mapping(f.anything),
 }
@@ -86,22 +72,11 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
     np.savez(buffer, **arrays)
     files = {ARRAYS: buffer.getvalue()}
     files |= layer_files(parts)
-    flat, native, schema = parts.flat, parts.native, parts.schema
     fields = {
-        "forest": f.write_scalars(flat),
-        "native": {
-            "link": native.link.name,
-            "divisor": native.divisor,
-            "slope": native.slope,
-            "wins_ties": native.wins_ties,
-            **({"intercept_last": True} if native.intercept_last else {}),
-        },
-        "schema": schema_to_json(schema),
-        "probability": {
-            "form": parts.probability.form,
-            "link": parts.probability.link.name,
-            **({} if parts.probability.is_original else {"is_original": False}),
-        },
+        "forest": f.write_scalars(parts.flat),
+        "native": f.write_scalars(parts.native),
+        "schema": schema_to_json(parts.schema),
+        "probability": f.plain(parts.probability),
         "facts": {key: value for key, value in facts.items() if key not in _FIELDS},
     }
     return with_manifest(files, fields, facts, parts.classes)
@@ -198,7 +173,7 @@ def require_trust(trust_pickle: bool, name: str) -> None:
 
 
 def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepare: Any, finish: Any) -> ScorerParts:
-    native, schema = manifest["native"], manifest["schema"]
+    schema = manifest["schema"]
     flat = FlatForest(**manifest["forest"], **arrays["forest"])
     _require(schema.n_features == flat.n_features, "two numbers of features")
     cuts = arrays["native"]["cuts"]
@@ -206,14 +181,7 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
     _require(len(manifest["classes"]) == expected, f"{len(manifest['classes'])} classes, expected {expected}")
     return ScorerParts(
         flat=flat,
-        native=NativeSum(
-            **arrays["native"],
-            link=native["link"],
-            divisor=float(native["divisor"]),
-            slope=float(native["slope"]),
-            wins_ties=bool(native["wins_ties"]),
-            intercept_last=bool(native.get("intercept_last", False)),
-        ),
+        native=NativeSum(**arrays["native"], **manifest["native"]),
         plan=ExitPlan(**arrays["exits"]),
         schema=schema,
         classes=tuple(manifest["classes"]),

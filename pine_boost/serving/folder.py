@@ -12,13 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pine_boost import json_fields as f
 from pine_boost.errors import CertificateMismatch, PineBoostError
 from pine_boost.files import path_of
-from pine_boost.json_fields import canonical
 from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.scorer_folder import (
     LAYERS,
     MANIFEST,
+    REMEDY,
     layer_files,
     read_layers,
     read_manifest,
@@ -103,7 +104,7 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwri
         suffix, contents = _model_contents(model)
         files[f"{role}.{suffix}"] = contents
     if parts.region is not None:
-        files["region.json"] = canonical(parts.region.to_json()).encode()
+        files["region.json"] = f.canonical(parts.region.to_json()).encode()
     if parts.certificate is not None:
         files["certificate.json"] = parts.certificate.to_json().encode()
     files |= layer_files(parts)
@@ -134,7 +135,8 @@ def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) 
     thresholds = tuple(manifest["thresholds"])
     original, pruned = (_read_model(files, role, thresholds, manifest, trust_pickle) for role in ("original", "pruned"))
     certificate = region = None
-    margin = None if manifest["guard"] is None else MarginGuard(**manifest["guard"])
+    with f.reading("scorer manifest", REMEDY, CertificateMismatch):
+        margin = f.optional(f.record_of(MarginGuard))(manifest["guard"], "guard")
     if "certificate.json" in files:
         certificate = Certificate.from_json(files["certificate.json"])
     if "region.json" in files:

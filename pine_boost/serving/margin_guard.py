@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost import json_fields as f
 from pine_boost.compression.fixed_sequence import allowed, require_rows
 from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import FloatArray, Forest
@@ -36,12 +37,12 @@ class MarginGuard:
         Share of X_val that the pruned model answers.
     """
 
-    distance: float
-    fidelity: float
-    confidence: float
-    n_val: int
-    n_differ: int
-    share_guarded: float
+    distance: f.Size
+    fidelity: f.Share
+    confidence: f.Share
+    n_val: f.Positive
+    n_differ: f.Count
+    share_guarded: f.Part
 
 
 def choose_margin(
