@@ -187,8 +187,9 @@ def survey(
             proved = list(_proved(line, rows, X_fit, X_look, options, given, proofs))
         compressed = list(_compressed(line, rows, tables, options, given, budget))
         say(report_progress, "measuring speeds")
-        offers = _measured(parsed, [line, fast, *_monotone(lossless, proved, compressed, tolerance)], budget)
-    return Survey(offers, tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
+        lines = [line, *_monotone(lossless, proved, compressed, tolerance), fast]  # the scorer may take all time left
+        original, *smaller, accelerated = _measured(parsed, lines, budget)
+    return Survey((original, accelerated, *smaller), tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 
 
 def _monotone(lossless: Line, proved: list[Line], compressed: list[Line], tolerance: float | None) -> list[Line]:
@@ -223,7 +224,8 @@ def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Off
             figures = Figures(forest.n_trees, forest.n_leaves, len(file_contents(found)), line.work)
             speeds: tuple[Speed, ...] = ()
             if (side or found is not parsed) and not budget.is_over:
-                seconds = min(_SPEED_SECONDS, SHARES["survey speeds"] * budget.remaining)
+                share = 1.0 if side else SHARES["survey speeds"]
+                seconds = min(_SPEED_SECONDS, share * budget.remaining)
                 speeds = (side or side_by_side(parsed, found)).speeds(seconds=seconds)
             known[key] = side.after if side else figures, speeds
         figures, speeds = known[key]

@@ -12,11 +12,10 @@ Examples
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import fields
 from typing import Any
 
-from pine_boost.cli import INTERRUPTED, flags, output
+from pine_boost.cli import flags, output
 from pine_boost.errors import InvalidInputError
 from pine_boost.options import AccelerateOptions
 
@@ -51,12 +50,8 @@ def main(arguments: argparse.Namespace) -> int:
     facts = result.to_dict() if is_average else {name: getattr(result, name) for name in names}
     speed = {str(size): ratio for size, ratio in measured.items()}
     lines = [f"{size} rows per call: {ratio:.1f} times as fast as the native predict." for size, ratio in speed.items()]
-    flags.answer(
-        arguments,
-        facts | {"speedup": speed, "folder": str(folder)},
-        "\n".join([result.summary(), *lines, f"Written to {folder}"]),
-    )
-    if (result.stopped if is_average else result.facts.get("stopped")) == "interrupted":
-        print("pine-boost: interrupted; wrote a scorer with what was proved or had passed by then", file=sys.stderr)
-        return INTERRUPTED
-    return 2 if result.status == "NOT_VALIDATED" else 0  # no exits passed the test: the scorer is the proved one
+    said = "\n".join([result.summary(), *lines, f"Written to {folder}"])
+    flags.answer(arguments, facts | {"speedup": speed, "folder": str(folder)}, said)
+    stopped = result.stopped if is_average else result.facts.get("stopped")
+    # 2: no exits passed the test, and the scorer is the proved one
+    return output.exit_code(result.status, stopped, "a scorer with what was proved or had passed by then")

@@ -11,11 +11,10 @@ Examples
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict, fields
 from typing import Any
 
-from pine_boost.cli import INTERRUPTED, flags, output
+from pine_boost.cli import flags, output
 from pine_boost.options import CompressOptions
 
 _ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
@@ -58,10 +57,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 def exit_code(result: Any) -> int:
     """0 validated, non-inferior or measured, 2 nothing smaller passed, 130 interrupted."""
-    if getattr(result, "record", result).stopped == "interrupted":
-        print("pine-boost: interrupted; wrote what had passed the test by then", file=sys.stderr)
-        return INTERRUPTED
-    return 2 if result.status == "NOT_VALIDATED" else 0
+    stopped = getattr(result, "record", result).stopped
+    return output.exit_code(result.status, stopped, "what had passed the test by then")
 
 
 def describe(result: Any, folder: Any, measured: float | None = None) -> dict[str, Any]:
@@ -75,11 +72,11 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
     run = ("seconds", "stopped")
     distances = ("attack_distance", "proved_distance", "proved_largest", "proved_rows")
     document = {name: getattr(result.record, name) for name in (*promise, *losses, *sizes, *run, *distances)}
-    document["bytes_before"], document["bytes_after"] = (
-        result.side_by_side.before.bytes,
-        result.side_by_side.after.bytes,
-    )
-    document["path"] = result.path_table()
-    document["segments"] = [asdict(segment) for segment in result.record.segments]
-    document["model"] = next(name for name in result.files() if name.startswith("model."))
-    return document | more
+    side = result.side_by_side
+    return {
+        **document,
+        **{"bytes_before": side.before.bytes, "bytes_after": side.after.bytes, "path": result.path_table()},
+        "segments": [asdict(segment) for segment in result.record.segments],
+        "model": next(name for name in result.files() if name.startswith("model.")),
+        **more,
+    }

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.cli import flags
+from pine_boost.notebooks import aligned
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +30,7 @@ def main(arguments: argparse.Namespace) -> int:
     facts = describe(given.parsed, Path(arguments.model).stat().st_size)
     if given.is_wrapped:
         facts = {"layers": [layer.kind for layer in given.wrapper.layers], **facts}
-    width = max(len(name) for name in facts)
-    lines = [f"{name.replace('_', ' '):<{width}}  {_words(value)}" for name, value in facts.items()]
-    flags.answer(arguments, facts, "\n".join(lines))
+    flags.answer(arguments, facts, aligned([(name.replace("_", " "), _words(value)) for name, value in facts.items()]))
     return 0
 
 

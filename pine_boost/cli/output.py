@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pine_boost.cli import INTERRUPTED
 from pine_boost.errors import OutputError, PineBoostError
 
 _LONGEST_REPORT = 30.0
@@ -80,6 +81,14 @@ def require_measured(failed: Exception | None, folder: Path) -> None:
             f"Only the evaluation on --test failed ({type(failed).__name__}: {failed}); the result in {folder} is "
             "valid without it."
         ) from failed
+
+
+def exit_code(status: str, stopped: Any, kept: str) -> int:
+    """0 with a promise, 2 without, 130 interrupted; ``kept`` says what was written then, which holds."""
+    if str(stopped) == "interrupted":
+        print(f"pine-boost: interrupted; wrote {kept}", file=sys.stderr)
+        return INTERRUPTED
+    return 2 if status.startswith("NOT_") else 0
 
 
 def write_report(

@@ -11,11 +11,10 @@ Examples
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from typing import Any
 
-from pine_boost.cli import INTERRUPTED, flags, output
+from pine_boost.cli import flags, output
 from pine_boost.model.digits import percent_down, percent_up
 
 ROWS = ("X_fit", "X_cal", "allow_overlap", "spent")
@@ -68,12 +67,9 @@ def summary(result: Any) -> str:
 
 def exit_code(result: Any) -> int:
     """0 certified, 2 not certified within the budget, 130 interrupted (what is written holds)."""
-    is_certified = result.status == "CERTIFIED"
-    if str(result.search.stopped) == "interrupted":
-        kept = "the best model certified so far" if is_certified else "the original, as nothing smaller was certified"
-        print(f"pine-boost: interrupted; wrote {kept}", file=sys.stderr)
-        return INTERRUPTED
-    return 0 if is_certified else 2
+    nothing = "the original, as nothing smaller was certified"
+    kept = "the best model certified so far" if result.status == "CERTIFIED" else nothing
+    return output.exit_code(result.status, result.search.stopped, kept)
 
 
 def describe(result: Any, folder: Any, evaluation: Any = None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save and print the table."""
-    from pine_boost.certificate.saved import CERTIFICATE, REGION, SWEEP_CSV, SWEEP_JSON
+    from pine_boost.certificate.saved import CERTIFICATE, REGION, SWEEP_CSV, SWEEP_JSON, table_csv, table_json
     from pine_boost.sweeping import ALPHAS, sweep
 
     arguments.alphas = alphas = _read_grid(arguments.alphas)
@@ -39,17 +39,22 @@ def main(arguments: argparse.Namespace) -> int:
         given.require_writable()
         report_seconds = output.seconds_for_report(arguments)
         names = output.result_names(given, REGION, CERTIFICATE, report=not arguments.no_report)
-        places = [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names]
-        output.require_place(arguments, [*places, SWEEP_CSV, SWEEP_JSON])
+        paths = [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names]
+        output.require_place(arguments, [*paths, SWEEP_CSV, SWEEP_JSON])
         X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
         test = flags.read_test(arguments, given)
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "spent"), report_seconds)
         swept = sweep(given.source, X_fit, X_cal, callback=progress, **options)
     rows = swept.table()
     X_test, failed = _measure(swept, given, test, rows)
-    folder = _write(arguments, swept, rows)
-    for result in swept:
-        output.write_report(arguments, result, folder / _place(result), X_test, rows, len(swept))
+    places = {f"alpha-{result.certificate.alpha:g}": result for result in swept}
+    files = {
+        f"{place}/{name}": contents for place, result in places.items() for name, contents in result.files().items()
+    }
+    files |= {SWEEP_CSV: table_csv(rows), SWEEP_JSON: table_json(rows)}  # the table last
+    folder = output.write_results(arguments, files)
+    for place, result in places.items():
+        output.write_report(arguments, result, folder / place, X_test, rows, len(swept))
     said = f"{swept}\nWritten to {folder}: sweep.csv, sweep.json and a folder per alpha"
     flags.answer(arguments, {"seconds": swept.seconds, "folder": str(folder), "table": rows}, said)
     code = max(exit_code(result) for result in swept)
@@ -82,16 +87,3 @@ def _read_grid(text: str | None) -> list[float] | None:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise InvalidInputError(f"--alphas must be numbers separated by commas, got {text!r}.") from error
-
-
-def _write(arguments: argparse.Namespace, swept: Any, rows: list[dict[str, Any]]) -> Any:
-    """All files of all alphas at once, the table last."""
-    from pine_boost.certificate.saved import SWEEP_CSV, SWEEP_JSON, table_csv, table_json
-
-    files = {f"{_place(result)}/{name}": contents for result in swept for name, contents in result.files().items()}
-    files |= {SWEEP_CSV: table_csv(rows), SWEEP_JSON: table_json(rows)}
-    return output.write_results(arguments, files)
-
-
-def _place(result: Any) -> str:
-    return f"alpha-{result.certificate.alpha:g}"

@@ -219,21 +219,18 @@ def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, 
 
 
 def _describe(verdict: Verification) -> dict[str, Any]:
-    found = verdict.counterexample
-    return {
-        "agrees": verdict.agrees,
-        "proved_twice": verdict.proved_twice,
-        "serving_proved": verdict.serving_proved,
-        "covered": verdict.covered,
-        "seconds": verdict.seconds,
-        "remarks": list(verdict.remarks),
-        "proofs": [{"question": p.question.name, "method": p.method, "answer": p.answer.name} for p in verdict.proofs],
-        "counterexample": None
-        if found is None
-        else {
+    names = ("agrees", "proved_twice", "serving_proved", "covered", "seconds")
+    found, counterexample = verdict.counterexample, None
+    if found is not None:
+        counterexample = {
             "question": found.question,
             "row": [None if value != value else float(value) for value in found.row],
             "original_class": int(found.original_class),
             "pruned_class": int(found.pruned_class),
-        },
+        }
+    return {
+        **{name: getattr(verdict, name) for name in names},
+        "remarks": list(verdict.remarks),
+        "proofs": [{"question": p.question.name, "method": p.method, "answer": p.answer.name} for p in verdict.proofs],
+        "counterexample": counterexample,
     }

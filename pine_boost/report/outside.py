@@ -79,15 +79,12 @@ def find_outside(
     starts = states[random.permutation(len(states))[:_STARTS]].astype(np.int32)
     found = look.differing(np.concatenate([starts, _mutate(region, starts, random)]))
     for _ in range(_ROUNDS):
-        if budget.is_over:
-            break
         best = look.nearest(found, 8)
-        changed = look.differing(_one_change(region, best, random))
-        improved = np.unique(np.concatenate([best, changed]), axis=0)
-        nearest = look.nearest(improved, 8)
-        if len(best) == 0 or np.array_equal(nearest, best):
+        if len(best) == 0 or budget.is_over:
             break
-        found = np.unique(np.concatenate([found, improved]), axis=0)
+        found = np.unique(np.concatenate([found, look.differing(_one_change(region, best, random))]), axis=0)
+        if np.array_equal(look.nearest(found, 8), best):
+            break
     return look.describe(found, limit)
 
 
