@@ -63,7 +63,8 @@ def read_named(
 
     ``stated`` has the thresholds and versions of the result; ``what`` it is appears in the error for another model.
     """
-    parsed, digest = model, getattr(stated, f"{role}_digest")
+    parsed: Model = model
+    digest = getattr(stated, f"{role}_digest")
     if not isinstance(model, Model):
         thresholds = tuple(stated.thresholds) or None
         parsed = read_model(model, threshold=thresholds, decision=decision, trust_pickle=trust_pickle, digest=digest)

@@ -58,7 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.certificate.saved import COMPRESSION, result_folders
     from pine_boost.options import require_seconds
     from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
-    from pine_boost.serving.folder import read_guarded
+    from pine_boost.serving.guards import read_guarded
 
     require_seconds(arguments.time_limit, "time_limit")
     given = Path(arguments.pruned)

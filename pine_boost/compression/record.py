@@ -326,5 +326,5 @@ def _agrees(stated: Any, found: Any, error: float) -> bool:
     if isinstance(found, dict):
         return set(stated) == set(found) and all(_agrees(stated[key], found[key], error) for key in found)
     if isinstance(found, float) and stated is not None:
-        return abs(stated - found) <= error * max(1.0, found)
+        return bool(abs(stated - found) <= error * max(1.0, found))
     return bool(stated == found)

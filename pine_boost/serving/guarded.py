@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pine_boost.options import worker_count
 from pine_boost.parsers.traits import traits_of
-from pine_boost.serving.guards import GuardedParts, own_margins, parts_of
+from pine_boost.serving.guards import GuardedParts, own_margins, parts_of, save_guarded
 from pine_boost.serving.margin_guard import MarginGuard
 from pine_boost.serving.scorers import Scorer, make_scorer
 from pine_boost.tables.matrix import to_matrix
@@ -218,8 +218,6 @@ class GuardedModel:
         overwrite : bool
             Replace files of these names that are not of an earlier guarded model, too.
         """
-        from pine_boost.serving.folder import save_guarded
-
         return save_guarded(self.parts, folder, overwrite=overwrite)
 
     @cached_property

@@ -1,16 +1,21 @@
-"""Build the parts of a guarded model from a result, with the region or the margin as its guard.
+"""Build the parts of a guarded model from a result, with the region or the margin as its guard; write and read them.
 
 Results without a guarantee raise, and so do regions whose membership test needs the original.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from pine_boost import json_fields as f
 from pine_boost import kernels
-from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate import saved
+from pine_boost.certificate.certificate import Certificate, Status, require
 from pine_boost.certificate.claims import (
     VALIDATED,
     kept_answer,
@@ -20,13 +25,30 @@ from pine_boost.certificate.claims import (
     share_promise,
     short_statistic,
 )
-from pine_boost.errors import InvalidInputError
+from pine_boost.compression.record import rows_digest
+from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
+from pine_boost.files import path_of
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
-from pine_boost.native.predict import predict_classes
+from pine_boost.native.predict import model_file, original_bytes, predict_classes
+from pine_boost.parsers import pickled, read_model
 from pine_boost.region.region import Region
 from pine_boost.scoring.native_sum import plain_sum
+from pine_boost.scoring.scorer_folder import (
+    LAYERS,
+    MANIFEST,
+    REMEDY,
+    layer_files,
+    read_layers,
+    read_manifest,
+    read_named,
+    require_trust,
+    with_manifest,
+    write_scorer,
+)
+from pine_boost.scoring.scorer_verification import may_be_labels
 from pine_boost.serving.margin_guard import MarginGuard, choose_margin, margin_levels
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
@@ -153,8 +175,6 @@ def _require_fresh(result: Any, rows: Any) -> None:
     record = getattr(result, "record", None)
     if record is None:
         return
-    from pine_boost.compression.record import rows_digest
-
     forest = result.original.forest
     seen = open_rows(rows, schema_of(forest), "X_val")
     if rows_digest(seen, forest.n_features) == record.validation_digest:
@@ -182,3 +202,106 @@ def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, 
     return choose_margin(
         decision.distance(margins), differs, margin_levels(pruned.forest), fidelity=fidelity, confidence=confidence
     )
+
+
+def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write a folder that `load_scorer` reads; it appears complete or not at all."""
+    files: dict[str, bytes] = {}
+    for role, model in (("original", parts.original), ("pruned", parts.pruned)):
+        suffix, contents = _model_contents(model)
+        files[f"{role}.{suffix}"] = contents
+    if parts.region is not None:
+        files["region.json"] = f.canonical(parts.region.to_json()).encode()
+    if parts.certificate is not None:
+        files["certificate.json"] = parts.certificate.to_json().encode()
+    files |= layer_files(parts)
+    facts = {
+        "model_digest": forest_digest(parts.original.forest),
+        "status": parts.status,
+        "claim": parts.claim,
+        "thresholds": parts.original.forest.decision.thresholds,
+    }
+    fields = {
+        "pruned_digest": forest_digest(parts.pruned.forest),
+        "guard": None if parts.margin is None else asdict(parts.margin),
+    }
+    return write_scorer(with_manifest(files, fields, facts, parts.classes), folder, overwrite=overwrite)
+
+
+def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> GuardedParts:
+    """The parts of a guarded model in a folder, each checked against the manifest and the certificate."""
+    folder = path_of(folder)
+    manifest = read_manifest(folder)
+    files = {name: read_named(folder, name, manifest) for name in manifest["files"] if name != LAYERS}
+    certificate = region = None
+    if "certificate.json" in files:
+        certificate = Certificate.from_json(files["certificate.json"])
+    if "region.json" in files:
+        region = Region.from_json(files["region.json"])
+    with f.reading("scorer manifest", REMEDY, CertificateMismatch):
+        margin = f.optional(f.record_of(MarginGuard))(manifest["guard"], "guard")
+    stated = SimpleNamespace(
+        original_digest=manifest["model_digest"],
+        pruned_digest=manifest["pruned_digest"],
+        thresholds=manifest["thresholds"],
+        versions={} if certificate is None else certificate.versions,
+    )
+    original, pruned = (_model_of(files, role, stated, trust_pickle) for role in ("original", "pruned"))
+    _check_guard(manifest, certificate, region, margin)
+    known = may_be_labels(manifest["classes"], original)
+    require(known, f"The classes of {MANIFEST} are not those of the original model.")
+    prepare, finish = read_layers(folder, manifest, trust_pickle)
+    parts = GuardedParts(original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare, finish)
+    same = (parts.status, parts.claim) == (manifest["status"], manifest["claim"])
+    require(same, f"The promise in {MANIFEST} is not that of the guard.")
+    return parts
+
+
+def _model_contents(model: Model) -> tuple[str, bytes]:
+    """Return the native file if it holds the whole model, else a pickle of the live object."""
+    native, thresholds = model.native, model.forest.decision.thresholds or None
+    name, contents = model_file(original_bytes(model) if native is None else native, model.forest.library)
+    try:
+        is_whole = native is None or name.endswith(".pkl")
+        is_whole = is_whole or _identity(read_model(contents, threshold=thresholds)) == _identity(model)
+    except PineBoostError:  # a file of this library cannot hold everything the object contains
+        is_whole = False
+    return (name.rpartition(".")[2], contents) if is_whole else ("pkl", pickled(native))
+
+
+def _identity(model: Model) -> tuple[Any, ...]:
+    forest = model.forest
+    return (forest_digest(forest), forest.decision, repr(forest.missing_value), forest.feature_names)
+
+
+def _model_of(files: Mapping[str, bytes], role: str, stated: Any, trust_pickle: bool) -> Model:
+    names = [name for name in files if name.partition(".")[0] == role]
+    require(len(names) == 1, f"The folder has {len(names)} files of the {role} model, not 1.")
+    if names[0].endswith(".pkl"):
+        require_trust(trust_pickle, names[0])
+    return saved.read_named(files[names[0]], stated, role, "manifest", trust_pickle=trust_pickle)
+
+
+def _check_guard(
+    manifest: Mapping[str, Any], certificate: Certificate | None, region: Region | None, margin: MarginGuard | None
+) -> None:
+    """Raise unless every part is the one that the certificate was issued for."""
+    if margin is not None:
+        require(margin.n_differ <= margin.n_val, f"'n_differ' of {MANIFEST} is larger than 'n_val'.")
+        return
+    if certificate is None or region is None:
+        raise CertificateMismatch("The folder has no guard: neither region nor margin.")
+    pairs = {
+        "original model": (manifest["model_digest"], certificate.original_digest),
+        "pruned model": (manifest["pruned_digest"], certificate.pruned_digest),
+        "region": (region.fingerprint(), certificate.region_fingerprint),
+        "threshold": (tuple(manifest["thresholds"]), certificate.thresholds),
+        "status": (certificate.status, Status.CERTIFIED.value),
+        "indifference": (region.delta, None) if certificate.serving is None else (None, None),
+    }
+    if (serving := certificate.serving) is not None:
+        own = (certificate.pruned_digest, region.tables_digest, region.tau)
+        stated = (serving.pruned_digest, serving.region_digest, serving.tau)
+        pairs["serving margin"] = (stated, own)
+    for what, (found, expected) in pairs.items():
+        require(found == expected, f"The {what} is not the one that the certificate speaks of.")
