@@ -9,7 +9,7 @@ import json
 import random
 import warnings
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 
 import numpy as np
@@ -218,8 +218,12 @@ def test_every_edit_of_a_certificate(files, per_place):
     pruned = folder / "pruned"
     assert verify(folder / "original.json", pruned / "model.json", pruned / "region.json", own).agrees
     assert _reworded(document) == healthy
+    assert set(document) == {field.name for field in fields(Certificate)} | {"format", "format_version", "digest"}
     verdicts, believed, known = Counter(), [], {}
     for path, copy in all_edits(document, 3, per_place):
+        if path[0] not in ("timings", "date"):
+            with pytest.raises(CertificateMismatch):  # without another digest
+                Certificate.from_json(json.dumps(copy))
         texts = {_resealed(copy)}
         if path[0] not in ("claim", "reason", "rests_on"):
             texts |= {_reworded(copy) or healthy}
