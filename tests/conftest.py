@@ -1,6 +1,7 @@
 """What holds for every test, and what several folders share."""
 
 import gc
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -83,3 +84,11 @@ def few_synthetic_rows():
         patch.setattr("pine_boost.compression.path_rows._MOST_POINTS", 6_000)
         patch.setattr("pine_boost.compression.path_rows._LOOKED_AT", 4_000)
         yield
+
+
+@pytest.fixture
+def python_hears_ctrl_c():
+    """A shell that starts the suite in the background leaves SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -1,7 +1,6 @@
 """Results in notebooks: every one has HTML and a readable text, and progress is one updating line."""
 
 import dataclasses
-from html.parser import HTMLParser
 
 import nbclient
 import nbformat
@@ -16,6 +15,7 @@ from pine_boost.notebooks import table_html, text_html
 from pine_boost.parity import ModelComparison
 from pine_boost.pipelines.wrapped_result import WrappedResult
 from pine_boost.scoring.scorer_verification import ScorerVerification
+from tests.support.html_tags import Page
 
 RESULTS = [
     *(pine_boost.PruneResult, pine_boost.CompressResult, pine_boost.AccelerateResult, pine_boost.SimplifyResult),
@@ -25,28 +25,8 @@ RESULTS = [
 ]
 
 
-class _Tags(HTMLParser):
-    """Every tag is closed in order."""
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-        self.text = ""
-
-    def handle_starttag(self, tag, attrs):
-        if tag != "br":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
 def text_of(page):
-    parser = _Tags()
-    parser.feed(page)
+    parser = Page(page)
     assert parser.open == []
     return parser.text
 

@@ -16,7 +16,9 @@ from pine_boost.prune import prune_booster
 from tests.support.category_tables import words_and_codes
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.gtil import gtil_margins
+from tests.support.lightgbm_models import CONFIGS, rows_for, trained
 from tests.support.sklearn_models import CASES, decide, fitted, probe_rows, table, to_raw
+from tests.support.xgboost_models import BOOSTERS, booster_margins, make_rows, train
 
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
@@ -91,35 +93,20 @@ def test_whole_numbered_categories_are_fed_as_they_are():
     )
 
 
-XGBOOST = {
-    "binary": {"objective": "binary:logistic"},
-    "logitraw": {"objective": "binary:logitraw"},
-    "hinge": {"objective": "binary:hinge"},
-    "softprob": {"objective": "multi:softprob", "num_class": 3},
-    "softmax": {"objective": "multi:softmax", "num_class": 3},
-    "parallel": {"objective": "binary:logistic", "num_parallel_tree": 3, "subsample": 0.6},
-    "dart": {"objective": "binary:logistic", "booster": "dart", "rate_drop": 0.5},
-    "dart of three": {"objective": "multi:softprob", "num_class": 3, "booster": "dart"},
-}
-
-
-@pytest.mark.parametrize("name", XGBOOST)
+@pytest.mark.parametrize("name", BOOSTERS)
 def test_xgboost(name):
-    X, y = table(3, "NaN")
-    y = y if "num_class" in XGBOOST[name] else (y > 0).astype(int)
-    parameters = {**XGBOOST[name], "max_depth": 4, "nthread": 1, "seed": 0}
-    booster = xgboost.train(parameters, xgboost.DMatrix(X, y), 7)
+    booster = train(**BOOSTERS[name])
     model = read_model(booster)
-    rows = np.vstack([X, edge_rows(model.forest, X, limit=120)])
-    native = booster.predict(xgboost.DMatrix(rows), output_margin=True).reshape(len(rows), -1)
+    rows = np.vstack([make_rows(), edge_rows(model.forest, make_rows(), limit=120)])
+    native = booster_margins(booster, rows)
     for source in (booster, bytes(booster.save_raw("json")), bytes(booster.save_raw("ubj"))):
         assert np.array_equal(gtil_margins(to_treelite(source), model.forest, rows), native)
     probability = gtil_margins(to_treelite(booster), model.forest, rows, margin=False)
-    if name != "softmax":
-        expected = booster.predict(xgboost.DMatrix(rows)).reshape(len(rows), -1)
-        assert probability == pytest.approx(expected, abs=1e-6)
+    expected = booster.predict(xgboost.DMatrix(rows, nthread=1))
+    if BOOSTERS[name]["objective"] != "multi:softmax":
+        assert probability == pytest.approx(expected.reshape(len(rows), -1), abs=1e-6)
     else:
-        assert np.array_equal(np.argmax(native, axis=1), booster.predict(xgboost.DMatrix(rows)))
+        assert np.array_equal(np.argmax(native, axis=1), expected)
 
 
 def test_xgboost_wrapper_uses_its_best_iteration():
@@ -169,51 +156,24 @@ def test_xgboost_categories_and_missing_value():
         to_treelite(native, codes=True)
 
 
-LIGHTGBM = {
-    "binary": {"objective": "binary"},
-    "sigmoid": {"objective": "binary", "sigmoid": 2.0},
-    "multiclass": {"objective": "multiclass", "num_class": 3},
-    "ova": {"objective": "multiclassova", "num_class": 3},
-    "rf": {"objective": "binary", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6},
-    "rf of three": {
-        "objective": "multiclass",
-        "num_class": 3,
-        "boosting": "rf",
-        "bagging_freq": 1,
-        "bagging_fraction": 0.6,
-    },
-    "dart": {"objective": "binary", "boosting": "dart"},
-    "no missing": {"objective": "binary", "use_missing": False},
-}
-
-
-@pytest.mark.parametrize("name", LIGHTGBM)
-@pytest.mark.parametrize("with_nan", [False, True])
-def test_lightgbm(name, with_nan):
-    X, y = table(3, "NaN" if with_nan else "")
-    X[np.abs(X) < 0.3] = 0.0  # gives thresholds at the edges of the zero bin
-    X[:, 5] = np.abs(np.round(np.nan_to_num(X[:, 5]) * 3))
-    y = y if "num_class" in LIGHTGBM[name] else (y > 0).astype(int)
-    parameters = {**LIGHTGBM[name], "num_threads": 1, "verbose": -1, "min_data_in_leaf": 5}
-    booster = lightgbm.train(parameters, lightgbm.Dataset(X, y, categorical_feature=[5], free_raw_data=False), 6)
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "zero_as_missing"])
+def test_lightgbm(name):
+    booster = trained(name)
     model = read_model(booster)
-    base = np.nan_to_num(X)
-    rows = np.vstack([X, edge_rows(model.forest, base, infinite=True, limit=120)])
-    tiny = base[:60].copy()
+    rows = rows_for(model.forest)
+    tiny = np.nan_to_num(rows[:60])
     tiny[:, :3] = np.tile([1e-35, -1e-35, 1e-36, -1.0000000180025095e-35, 2e-35, -2e-35], 30)[:180].reshape(60, 3)
     rows = np.vstack([rows, tiny])
     # -0.5 is category 0 in LightGBM and no category in Treelite (documented)
-    rows[:, 5] = np.where((rows[:, 5] > -1) & (rows[:, 5] < 0), 0.0, rows[:, 5])
+    rows[:, 3] = np.where((rows[:, 3] > -1) & (rows[:, 3] < 0), 0.0, rows[:, 3])
     native = booster.predict(rows, raw_score=True).reshape(len(rows), -1)
+    if name == "multiclass_rf":  # Treelite's margins are the means
+        native = native / (model.forest.n_trees // 3)
     for source in (booster, booster.model_to_string().encode()):
-        found = gtil_margins(to_treelite(source), model.forest, rows)
-        if name == "rf of three":
-            assert np.array_equal(found, native / 6)
-        else:
-            assert np.array_equal(found, native)
+        assert np.array_equal(gtil_margins(to_treelite(source), model.forest, rows), native)
     probability = gtil_margins(to_treelite(booster), model.forest, rows, margin=False)
     expected = booster.predict(rows).reshape(len(rows), -1)
-    if name == "ova":
+    if name.startswith("ova"):
         probability = probability / probability.sum(axis=1, keepdims=True)
         expected = expected / expected.sum(axis=1, keepdims=True)
     assert probability == pytest.approx(expected, abs=1e-6)

@@ -22,6 +22,8 @@ from pine_boost.cli import main
 from pine_boost.native.predict import predict_classes
 from pine_boost.proof.cpsat.solver import Stop, finishing, solve, solve_each
 
+pytestmark = pytest.mark.usefixtures("python_hears_ctrl_c")
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -260,14 +262,6 @@ def _hard_model():
     solver.parameters.symmetry_level = 0
     solver.parameters.max_time_in_seconds = 600
     return solver, model
-
-
-@pytest.fixture(autouse=True)
-def _python_hears_ctrl_c():
-    """A shell that starts the suite in the background leaves SIGINT ignored; tests need it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

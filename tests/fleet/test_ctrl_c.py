@@ -15,16 +15,10 @@ from pine_boost.cli import main
 from pine_boost.fleet import Job, read_jobs, run_fleet
 from pine_boost.fleet.run import NOT_RUN, Policy, run_job
 
+pytestmark = pytest.mark.usefixtures("python_hears_ctrl_c")
+
 OPTIONS = {"alpha": 0.3}
 PRUNE = Policy("prune", OPTIONS, trust_pickle=True)
-
-
-@pytest.fixture(autouse=True)
-def _python_hears_ctrl_c():
-    """A shell that starts the suite in the background leaves SIGINT ignored; tests need it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The reports: self-contained, true to certificate and counts, and the inputs outside really differ."""
 
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas
@@ -20,34 +19,8 @@ from pine_boost.report.charts import draw_tradeoff
 from pine_boost.report.compression_report import render_compression
 from pine_boost.report.outside import find_outside
 from pine_boost.report.prune_report import render_report
+from tests.support.html_tags import Page
 from tests.support.native_models import make_table
-
-
-class _Tags(HTMLParser):
-    """Collects tags that are opened and not closed, and everything that could be loaded."""
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-        self.loads = []
-
-    def handle_starttag(self, tag, attrs):
-        self.loads += [str(value) for name, value in attrs if name in ("src", "href", "srcset")]
-        if tag not in ("meta", "line", "circle", "path"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.loads += [str(value) for name, value in attrs if name in ("src", "href")]
-
-    def handle_endtag(self, tag):
-        if tag not in ("circle",):
-            assert self.open.pop() == tag
-
-
-def parsed(page):
-    tags = _Tags()
-    tags.feed(page)
-    return tags
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +41,7 @@ def swept(parts):
 
 def test_loads_nothing_and_closes_every_tag(parts, swept):
     page = render_report(swept[0.6], parts[3], swept.table())
-    tags = parsed(page)
+    tags = Page(page)
     assert tags.open == []
     assert tags.loads == []
     assert not re.search(r"https?:|url\(|@import|<script", page)
@@ -101,7 +74,7 @@ def test_without_a_smaller_model_nothing_is_boasted(parts):
     kept = prune_booster(model, X_fit, X_cal, alpha=0.6, time_limit=1e-9)
     assert kept.status == "NOT_CERTIFIED"
     page = render_report(kept)
-    assert parsed(page).open == []
+    assert Page(page).open == []
     assert "the original is returned, and nothing is promised" in page
     assert "This is a proof" not in page
 

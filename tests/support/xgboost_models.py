@@ -27,21 +27,11 @@ BOOSTERS = {
 }
 
 
+_ERRORS = ("squarederror", "squaredlogerror", "pseudohubererror", "absoluteerror", "quantileerror")
 OBJECTIVES_OF_VALUES = [
-    "reg:squarederror",
-    "reg:squaredlogerror",
-    "reg:logistic",
-    "reg:pseudohubererror",
-    "reg:absoluteerror",
-    "reg:quantileerror",
-    "reg:gamma",
-    "reg:tweedie",
-    "count:poisson",
-    "survival:cox",
-    "survival:aft",
-    "rank:pairwise",
-    "rank:ndcg",
-    "rank:map",
+    *(f"reg:{loss}" for loss in (*_ERRORS, "logistic", "gamma", "tweedie")),
+    *("count:poisson", "survival:cox", "survival:aft"),
+    *(f"rank:{loss}" for loss in ("pairwise", "ndcg", "map")),
 ]
 
 
