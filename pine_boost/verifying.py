@@ -13,7 +13,7 @@ from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import saved_remarks
 from pine_boost.certificate.verification import TO_THE_END, Verification, prove_again
 from pine_boost.model.forest import Model
-from pine_boost.native.child_process import predict_in_child
+from pine_boost.native.child_process import try_and_predict
 from pine_boost.options import require_seconds, worker_count
 from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.pipelines.given import read_named_model
@@ -89,7 +89,7 @@ def verify(
         budget,
         n_workers=n_workers,
         tables=(X_fit, X_cal),
-        replay=predict_in_child,
+        replay=try_and_predict,
     )
     remarks = (remark,) * bool(remark) + saved_remarks(models[0])
     return replace(verdict, remarks=(*verdict.remarks, *remarks)) if remarks else verdict
