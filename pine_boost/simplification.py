@@ -29,7 +29,7 @@ from pine_boost.native.predict import original_bytes
 from pine_boost.notebooks import displayed
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of
-from pine_boost.pipelines.layers import peel
+from pine_boost.pipelines.layers import peel_all, rebuild
 
 # rows on which the written model is compared with the original before it is returned
 _REPLAYED_ROWS = 64
@@ -155,19 +155,11 @@ def simplify(model: Any, *, fold_constants: bool = False, trust_pickle: bool = F
     >>> result.exact, result.leaves_after < result.leaves_before
     (True, True)
     """
-    layers, inner = [], model
-    while (layer := peel(inner)) is not None:
-        layers.append(layer)
-        inner = layer.inner
+    layers, inner = peel_all(model)
     result = _simplified(read_model(inner, trust_pickle=trust_pickle, decision="value"), fold_constants)
     if not layers:
         return result
-    whole = model
-    if result.simplified is not result.original:
-        whole = result.model
-        for layer in reversed(layers):
-            whole = layer.rebuild(whole)
-    return replace(result, model=whole)
+    return replace(result, model=model if result.simplified is result.original else rebuild(layers, result.model))
 
 
 def _simplified(model: Model, fold_constants: bool) -> SimplifyResult:

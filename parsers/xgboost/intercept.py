@@ -15,34 +15,23 @@ import numpy as np
 from pine_boost.errors import MissingDependencyError
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
+from pine_boost.model.links import OUTPUTS, Output
 from pine_boost.parsers.nodes import stack
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.trees import constants, fault
 from pine_boost.parsers.xgboost.write import write_document
 
-# How each objective turns base_score into a margin, checked against the library in tests. Only the
-# binary and multi ones decide a class; the others need the caller's threshold on the margin.
-LINKS = {
-    "binary:logistic": "logit",
-    "binary:logitraw": "identity",
-    "binary:hinge": "identity",
-    "multi:softmax": "identity",
-    "multi:softprob": "identity",
-    "reg:squarederror": "identity",
-    "reg:squaredlogerror": "identity",
-    "reg:logistic": "logit",
-    "reg:pseudohubererror": "identity",
-    "reg:absoluteerror": "identity",
-    "reg:quantileerror": "identity",
-    "reg:gamma": "log",
-    "reg:tweedie": "log",
-    "count:poisson": "log",
-    "survival:cox": "log",
-    "survival:aft": "log",
-    "rank:pairwise": "identity",
-    "rank:ndcg": "identity",
-    "rank:map": "identity",
-}
+# The objectives that are known, checked against the library in tests. Only the binary and multi ones decide a class;
+# the others need the caller's threshold on the margin.
+_OBJECTIVES = (
+    *("binary:logistic", "binary:logitraw", "binary:hinge", "multi:softmax", "multi:softprob"),
+    *("reg:squarederror", "reg:squaredlogerror", "reg:logistic", "reg:pseudohubererror", "reg:absoluteerror"),
+    *("reg:quantileerror", "reg:gamma", "reg:tweedie", "count:poisson", "survival:cox", "survival:aft"),
+    *("rank:pairwise", "rank:ndcg", "rank:map"),
+)
+# How each turns base_score into a margin: by the inverse of what it makes of margins
+_INVERSE = {Output.SIGMOID: "logit", Output.EXPONENTIAL: "log"}
+LINKS = {name: _INVERSE.get(OUTPUTS.get(name, Output.VALUE), "identity") for name in _OBJECTIVES}
 # The base_score whose margin is 0, exactly: -logf(1 / 0.5 - 1) = 0, logf(1) = 0
 NEUTRAL_SCORE = {"logit": 0.5, "log": 1.0, "identity": 0.0}
 

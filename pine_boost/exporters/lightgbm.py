@@ -5,7 +5,6 @@ Only text written here from checked arrays reaches the native loader.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters import Smaller, copy_value, whole_rounds
+from pine_boost.exporters import Smaller, copy_without, whole_rounds
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest, spread
 from pine_boost.native.predict import load_native
 from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
@@ -55,20 +54,11 @@ def _finish(model: Model, document: LightgbmDocument) -> Any:
         raise UnsupportedModelError(f"LightGBM read {booster.num_trees()} of {document.trees.n_trees} trees.")
     if model.kind == "lightgbm.Booster":
         return booster
-    wrapper = _copy_wrapper(model.native, booster)
+    wrapper = copy_without(model.native, (), {id(model.native._Booster): booster})
     booster.best_iteration = 0  # what a fit without early stopping leaves
     wrapper._best_iteration = 0
     wrapper._best_score, wrapper._evals_result = {}, {}
     wrapper.n_estimators = document.n_rounds
-    return wrapper
-
-
-def _copy_wrapper(native: Any, booster: Any) -> Any:
-    """Return a copy of the wrapper with another Booster."""
-    wrapper = copy.copy(native)
-    copied = {id(native): wrapper, id(native._Booster): booster}
-    for name, value in list(vars(wrapper).items()):
-        vars(wrapper)[name] = copy_value(value, copied)
     return wrapper
 
 

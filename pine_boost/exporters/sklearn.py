@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters import Smaller, copy_value, whole_rounds
+from pine_boost.exporters import Smaller, copy_without, whole_rounds
 from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest
 from pine_boost.model.rules import SplitKind
@@ -65,7 +65,7 @@ def write_sklearn(model: Model, smaller: Smaller) -> Any:
         if pruned is None:
             if len(smaller.trimming.kept) != model.forest.n_trees or np.any(smaller.shift):
                 raise InvalidInputError(f"{model.kind} divides by its trees; none can be left out.")
-            return trim_members(model, smaller.trimming, _own_values(model, smaller.trimming), keep_scores=True)
+            return trim_members(model, smaller, _own_values(model, smaller.trimming))
         if len(pruned.kept) == 0:
             raise InvalidInputError(f"{model.kind} needs at least one tree, and no tree is kept; keep one.")
         if np.any(pruned.intercept_int):
@@ -86,7 +86,7 @@ def _write_average(model: Model, smaller: Smaller) -> Any:
             f"Grid 2**-{pruned.grid} is too fine for {model.kind}: two different sums could become "
             "equal after division by the number of trees; use a coarser grid or a smaller scale."
         )
-    estimator = trim_members(model, trimming, _tree_values(model.native, values))
+    estimator = trim_members(model, smaller, _tree_values(model.native, values))
     if not pruned.forest.decides and len(trimming.kept) < pruned.forest.n_trees:
         # a value is the mean over the trees of the original, so the divisor must not change
         zeros = _zero_estimator(model, int(pruned.kept[0]))
@@ -137,7 +137,7 @@ def _write_gradient(model: Model, smaller: Smaller) -> Any:
         for i, tree in enumerate(trimming.kept)
     ]
     rounds = _whole_rounds(model.forest, smaller, trees, lambda value: _constant_estimator(native, value))
-    estimator = copy_without(native, "estimators_", keep_scores=_is_whole(smaller), copied=copied)
+    estimator = copy_without(native, ("estimators_", *_stale(smaller)), copied)
     estimator.estimators_ = np.empty((len(rounds), model.forest.n_outputs), dtype=object)
     estimator.estimators_[:] = rounds
     estimator.n_estimators_ = len(rounds)
@@ -166,7 +166,7 @@ def _write_histogram(model: Model, smaller: Smaller) -> Any:
         trim_predictor(predictors[tree], model.forest, trimming, i, smaller.values[trimming.part(i), 0])
         for i, tree in enumerate(trimming.kept)
     ]
-    estimator = copy_without(native, "_predictors", keep_scores=_is_whole(smaller))
+    estimator = copy_without(native, ("_predictors", *_stale(smaller)))
     constant = partial(constant_predictor, predictors[0])
     estimator._predictors = _whole_rounds(model.forest, smaller, trees, constant)
     if not _is_whole(smaller):
@@ -179,6 +179,11 @@ def _write_histogram(model: Model, smaller: Smaller) -> Any:
 def _is_whole(smaller: Smaller) -> bool:
     """Whether all trees are kept with their own values."""
     return smaller.pruned is None and len(smaller.trimming.kept) == len(smaller.shift)
+
+
+def _stale(smaller: Smaller) -> tuple[str, ...]:
+    """Attributes that are not true of the smaller model."""
+    return () if _is_whole(smaller) else _STALE
 
 
 def _whole_rounds(
@@ -202,21 +207,6 @@ def _tree_values(native: Any, leaves: FloatArray) -> FloatArray:
 
 # children, feature and threshold of a leaf in tree_
 LEAF, UNDEFINED = -1, -2
-
-
-def copy_without(native: Any, *heavy: str, keep_scores: bool = False, copied: dict[int, Any] | None = None) -> Any:
-    """Return a copy; the caller sets the ``heavy`` attributes, and parts that cannot be copied are shared.
-
-    ``copied`` is the memo of `copy.deepcopy`: what several objects share stays one object. Trees of
-    gradient boosting share a generator of 5 kB, which would otherwise be written once per tree.
-    """
-    estimator = copy.copy(native)
-    for name, value in list(vars(estimator).items()):
-        if name in _STALE and not keep_scores:
-            delattr(estimator, name)
-        elif name not in heavy:
-            setattr(estimator, name, copy_value(value, copied))
-    return estimator
 
 
 def trim_estimator(
@@ -254,17 +244,17 @@ def trim_estimator(
     tree = make(*arguments)
     depth = int(trimming.depth[part].max())
     tree.__setstate__({**state, "max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values})
-    trimmed = copy_without(estimator, "tree_", copied=copied)
+    trimmed = copy_without(estimator, ("tree_",), copied)
     trimmed.tree_ = tree
     return trimmed
 
 
-def trim_members(model: Model, trimming: Trimming, values: FloatArray, *, keep_scores: bool = False) -> Any:
+def trim_members(model: Model, smaller: Smaller, values: FloatArray) -> Any:
     """Return a copy of a list of trees (forest, AdaBoost), or of a single tree, with trimmed trees."""
-    native, forest = model.native, model.forest
+    native, forest, trimming = model.native, model.forest, smaller.trimming
     if hasattr(native, "tree_"):
         return trim_estimator(native, forest, trimming, 0, values)
-    estimator = copy_without(native, "estimators_", keep_scores=keep_scores)
+    estimator = copy_without(native, ("estimators_", *_stale(smaller)))
     estimator.estimators_ = [
         trim_estimator(native.estimators_[tree], forest, trimming, i, values[trimming.part(i)])
         for i, tree in enumerate(trimming.kept)
@@ -325,7 +315,7 @@ def write_votes(model: Model, smaller: Smaller) -> Any:
     values = _own_values(model, trimming)
     for index, (_, voted) in enumerate(votes):
         _vote_in_new_leaves(native.estimators_[trimming.kept[index]], forest, trimming, index, voted, values)
-    estimator = trim_members(model, trimming, values)
+    estimator = trim_members(model, smaller, values)
     estimator.estimator_weights_ = np.ldexp(weights_int.astype(np.float64), -pruned.grid)
     if hasattr(native, "estimator_errors_"):
         estimator.estimator_errors_ = np.asarray(native.estimator_errors_)[pruned.kept].copy()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.exporters import Smaller, copy_value
+from pine_boost.exporters import Smaller, copy_without
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import load_native
 from pine_boost.parsers.xgboost.document import XGBoostDocument
@@ -94,11 +94,8 @@ def _load_booster(model: Model, document: XGBoostDocument, native: Any) -> Any:
 def _copy_wrapper(model: Model, document: XGBoostDocument) -> Any:
     """Return a wrapper with the parameters, labels and attributes of the original and a new Booster."""
     native = model.native
-    wrapper = object.__new__(type(native))
     # evals_result_ is the training history of another model
-    for name, value in vars(native).items():
-        if name not in ("_Booster", "evals_result_", *_STALE_ATTRIBUTES):
-            wrapper.__dict__[name] = copy_value(value)
+    wrapper = copy_without(native, ("_Booster", "evals_result_", *_STALE_ATTRIBUTES))
     wrapper._Booster = _load_booster(model, document, native.get_booster())
     is_forest = any(base.__name__.startswith("XGBRF") for base in type(native).__mro__)
     n_rounds = len(document.round_offset) - 1

@@ -30,7 +30,7 @@ class Output(Enum):
     VOTES = "a softmax of the shares of the votes"
 
 
-_OUTPUTS = {
+OUTPUTS = {
     **dict.fromkeys(("binary:logistic", "reg:logistic", "binary", "cross_entropy"), Output.SIGMOID),
     **dict.fromkeys(("Logloss", "CrossEntropy", "log_loss", "deviance", "exponential"), Output.SIGMOID),
     **dict.fromkeys(("multi:softprob", "multi:softmax", "multiclass", "MultiClass"), Output.SOFTMAX),
@@ -49,7 +49,7 @@ def output_of(forest: Forest) -> Output:
     """Return what the library makes of a forest's margins, by its objective."""
     if not forest.free_intercept and forest.objective != VOTES:
         return Output.MEAN
-    found = _OUTPUTS.get(forest.objective, Output.VALUE)
+    found = OUTPUTS.get(forest.objective, Output.VALUE)
     return Output.SOFTMAX if found is Output.SIGMOID and forest.n_outputs > 1 else found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,22 @@ def peel(model: Any) -> Layer | None:
     if kind is None:
         return None
     return _PEELERS[kind](model)
+
+
+def peel_all(model: Any) -> tuple[tuple[Layer, ...], Any]:
+    """Return all layers of a model, from the outside in, and the model inside them."""
+    layers = []
+    while (layer := peel(model)) is not None:
+        layers.append(layer)
+        model = layer.inner
+    return tuple(layers), model
+
+
+def rebuild(layers: Sequence[Layer], inner: Any) -> Any:
+    """Return the same layers around another model; nothing that was given is changed."""
+    for layer in reversed(layers):
+        inner = layer.rebuild(inner)
+    return inner
 
 
 def kind_of(model: Any) -> str | None:

@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.model.exact import CALIBRATION_BLUR
-from pine_boost.pipelines.layers import Layer, peel
+from pine_boost.pipelines.layers import Layer, peel_all, rebuild
 from pine_boost.pipelines.preparation import Prepared, prepare_rows
 from pine_boost.tables.native import take_rows
 
@@ -67,9 +67,7 @@ class Wrapper:
 
     def rebuild(self, inner: Any) -> Any:
         """Return the same layers around another model; nothing that was given is changed."""
-        for layer in reversed(self.layers):
-            inner = layer.rebuild(inner)
-        return inner
+        return rebuild(self.layers, inner)
 
     def rewrap(self, result: Any, rows: Any = None) -> Any:
         """Turn a result about the inner model into one about the whole model.
@@ -114,9 +112,7 @@ class Wrapper:
 
     def decider(self, inner: Any) -> Any:
         """Return a model with only the deciding layers around it; it takes prepared rows."""
-        for layer in reversed(self.layers):
-            inner = layer.rebuild(inner) if layer.decides else inner
-        return inner
+        return rebuild([layer for layer in self.layers if layer.decides], inner)
 
 
 @dataclass(frozen=True)
@@ -166,10 +162,7 @@ def unwrap(model: Any, threshold: Any = None) -> Wrapper:
     >>> type(unwrap(pipeline).inner).__name__
     'RandomForestClassifier'
     """
-    layers, inner = [], model
-    while (layer := peel(inner)) is not None:
-        layers.append(layer)
-        inner = layer.inner
+    layers, inner = peel_all(model)
     deciding = [layer for layer in layers if layer.decides]
     if deciding:
         if threshold is not None:
@@ -179,7 +172,7 @@ def unwrap(model: Any, threshold: Any = None) -> Wrapper:
                 option="threshold",
             )
         threshold = _threshold_of(deciding, inner)
-    return Wrapper(model, inner, tuple(layers), threshold)
+    return Wrapper(model, inner, layers, threshold)
 
 
 def _threshold_of(deciding: list[Layer], inner: Any) -> float:
@@ -217,10 +210,7 @@ def _threshold_of(deciding: list[Layer], inner: Any) -> float:
 
 def _chain(deciding: list[Layer], inner: Any, on_margin: bool) -> Any:
     """Return the deciding layers around a classifier that returns its input as the score."""
-    chain: Any = (EchoMargin if on_margin else EchoProbability)(inner.classes_)
-    for layer in reversed(deciding):
-        chain = layer.rebuild(chain)
-    return chain
+    return rebuild(deciding, (EchoMargin if on_margin else EchoProbability)(inner.classes_))
 
 
 def _score_type(inner: Any) -> Any:

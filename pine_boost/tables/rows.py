@@ -41,17 +41,26 @@ class Rows(KnownStates, Protocol):
     def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
         """Apply ``function`` to every chunk of the matrix."""
 
+    def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
+        """Apply ``function`` to every chunk of states."""
+        return self.map_values(partial(_of_states, space, function))
+
     def take(self, rows: IntArray) -> FloatArray:
         """Return the matrix of some rows, given in ascending order."""
 
     def take_states(self, space: StateSpace, rows: IntArray) -> States:
         """Return the states of some rows, given in ascending order."""
+        return space.states(self.take(rows))
 
     def chunks(self) -> Iterator[FloatArray]:
         """Iterate over the matrix, one chunk at a time."""
+        return self.map_values(np.asarray)
 
     def kept(self, space: StateSpace) -> KnownStates:
         """Return the same rows for later use: without a deadline, and without the matrix in memory."""
+        again = copy(self)  # read again when needed
+        again._budget = Budget()  # type: ignore[attr-defined]  # all rows that are read again have one
+        return again
 
 
 class StateRows:
@@ -68,7 +77,7 @@ class StateRows:
             yield function(self._states[start : start + CHUNK_ROWS])
 
 
-class MemoryRows:
+class MemoryRows(Rows):
     """A matrix in memory; its states are computed once."""
 
     def __init__(self, matrix: FloatArray, budget: Budget | None = None) -> None:
@@ -99,10 +108,6 @@ class MemoryRows:
         states = self.states(space)
         return states if len(rows) == self.n_rows else states[rows]
 
-    def chunks(self) -> Iterator[FloatArray]:
-        """Iterate over the matrix, one chunk at a time."""
-        return self.map_values(np.asarray)
-
     def states(self, space: StateSpace) -> States:
         """Return the states of all rows."""
         if self._states is None or self._states[0] is not space:
@@ -119,7 +124,7 @@ class MemoryRows:
         return StateRows(space, self.states(space))
 
 
-class BatchRows:
+class BatchRows(Rows):
     """A pyarrow Dataset; every map is one pass over its files."""
 
     def __init__(self, dataset: Any, schema: InputSchema, name: str, budget: Budget) -> None:
@@ -148,10 +153,6 @@ class BatchRows:
         except (pyarrow.ArrowException, OSError) as error:
             raise InvalidInputError(f"{self._name} cannot be read: {error}.") from error
 
-    def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
-        """Apply ``function`` to every chunk of states."""
-        return self.map_values(partial(_of_states, space, function))
-
     def take(self, rows: IntArray) -> FloatArray:
         """Return the matrix of some rows, given in ascending order."""
         parts, start = [], 0
@@ -161,20 +162,8 @@ class BatchRows:
             start += len(chunk)
         return np.concatenate(parts)
 
-    def take_states(self, space: StateSpace, rows: IntArray) -> States:
-        """Return the states of some rows, given in ascending order."""
-        return space.states(self.take(rows))
 
-    def kept(self, space: StateSpace) -> KnownStates:
-        """Return the same rows for later use: read again when needed, without a deadline."""
-        return _without_deadline(self)
-
-    def chunks(self) -> Iterator[FloatArray]:
-        """Iterate over the matrix, one chunk at a time."""
-        return self.map_values(np.asarray)
-
-
-class DaskRows:
+class DaskRows(Rows):
     """A Dask DataFrame; counts are computed on the workers, partition by partition."""
 
     def __init__(self, frame: Any, schema: InputSchema, name: str, budget: Budget) -> None:
@@ -194,10 +183,6 @@ class DaskRows:
         for found in dask.compute(*tasks):
             yield from found
 
-    def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
-        """Apply ``function`` to every chunk of states."""
-        return self.map_values(partial(_of_states, space, function))
-
     def take(self, rows: IntArray) -> FloatArray:
         """Return the matrix of some rows, given in ascending order; the workers select them."""
         import dask
@@ -211,14 +196,6 @@ class DaskRows:
         ]
         return np.concatenate(dask.compute(*tasks))
 
-    def take_states(self, space: StateSpace, rows: IntArray) -> States:
-        """Return the states of some rows, given in ascending order."""
-        return space.states(self.take(rows))
-
-    def kept(self, space: StateSpace) -> KnownStates:
-        """Return the same rows for later use: read again when needed, without a deadline."""
-        return _without_deadline(self)
-
     def chunks(self) -> Iterator[FloatArray]:
         """Iterate over the matrix, one partition at a time."""
         import dask
@@ -231,13 +208,6 @@ class DaskRows:
 
 
 AnyRows = MemoryRows | BatchRows | DaskRows
-Streamed = TypeVar("Streamed", BatchRows, DaskRows)
-
-
-def _without_deadline(rows: Streamed) -> Streamed:
-    again = copy(rows)
-    again._budget = Budget()
-    return again
 
 
 def _some_rows(part: Any, rows: IntArray, schema: InputSchema, name: str) -> FloatArray:
