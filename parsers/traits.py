@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module, metadata
@@ -154,6 +154,23 @@ def traits_of(library: str) -> Traits:
         )
     traits: Traits = import_module(f"pine_boost.parsers.{library}.traits").TRAITS
     return traits
+
+
+def class_of(model: Any, library: str, accepted: Collection[str], hint: str = "") -> str:
+    """Return the class of a library to which an object belongs, also for a user's subclass.
+
+    Raises
+    ------
+    UnsupportedModelError
+        It belongs to none of the accepted ones.
+    """
+    for base in type(model).__mro__:
+        if base.__module__.partition(".")[0] == library and base.__name__ in accepted:
+            return base.__name__
+    raise UnsupportedModelError(
+        f"{type(model).__module__}.{type(model).__name__} is not a model of {library} that can be read; accepted: "
+        f"{', '.join(accepted)}.{hint}"
+    )
 
 
 def warn_if_untested(library: str, proved_with: Mapping[str, str]) -> None:

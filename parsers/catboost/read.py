@@ -19,7 +19,7 @@ from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, read_document
 from pine_boost.parsers.decisions import class_labels, find_decision, logit_cut
-from pine_boost.parsers.traits import SAVED_KIND
+from pine_boost.parsers.traits import SAVED_KIND, class_of
 
 FILE_KIND = "catboost file"
 PROBABILITY_LOSSES = ("Logloss", "CrossEntropy")
@@ -89,12 +89,7 @@ def read_saved_catboost(
 
 
 def _kind_of(model: Any) -> str:
-    names = [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("catboost")]
-    kind = next((name for name in names if name in _KINDS), None)
-    if kind is None:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} is not a CatBoost model; accepted: {', '.join(_KINDS)}, a .json path or its bytes."
-        )
+    kind = class_of(model, "catboost", _KINDS, " Or pass a .json path, or its bytes.")
     if not model.is_fitted():
         raise InvalidInputError(f"This {kind} is not fitted; call fit first.")
     return f"catboost.{kind}"

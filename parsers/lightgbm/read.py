@@ -20,6 +20,7 @@ from pine_boost.parsers.lightgbm.decision import OBJECTIVES_OF_CLASSES, decide, 
 from pine_boost.parsers.lightgbm.document import LightgbmDocument, read_document
 from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, is_categorical
 from pine_boost.parsers.nodes import Nodes
+from pine_boost.parsers.traits import class_of
 
 FILE_KIND = "lightgbm file"
 _WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
@@ -78,15 +79,9 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
 
 
 def _read_live(model: Any, threshold: Any, values: bool) -> Model:
-    names = [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("lightgbm")]
-    if any(name.startswith("Dask") for name in names):
+    if any(base.__name__.startswith("Dask") for base in type(model).__mro__):
         raise UnsupportedModelError(f"{type(model).__name__}: pass model.to_local() instead.")
-    kind = next((name for name in names if name in (*_WRAPPERS, "Booster")), None)
-    if kind is None:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} is not a LightGBM model; accepted: Booster, LGBMClassifier, "
-            "LGBMRegressor and LGBMRanker with a threshold, a .txt path or its bytes."
-        )
+    kind = class_of(model, "lightgbm", ("Booster", *_WRAPPERS), " Or pass a .txt path, or its bytes.")
     booster, labels = model, None
     if kind != "Booster":
         if not model.__sklearn_is_fitted__():

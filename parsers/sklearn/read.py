@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,12 @@ from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF, dyadic_exponent
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.links import VOTES
 from pine_boost.model.rules import CategoryRule, Comparison, Tie
-from pine_boost.parsers.decisions import logit_cut, no_class_decision, read_thresholds
+from pine_boost.parsers.decisions import class_labels, find_decision, logit_cut
 from pine_boost.parsers.nodes import NO_CODES, Nodes, one_tree, stack
+from pine_boost.parsers.traits import class_of
+
+# the decision of a threshold at the cuts that a function gives, of the estimator itself without one
+Decide = Callable[[Decision, Callable[[float], tuple[float, float]]], Decision]
 
 __all__ = ["SklearnDocument", "read_isolation_forest", "read_sklearn"]
 
@@ -71,18 +76,14 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
     5
     """
     name = supported_name(model, _READERS)
-    is_classifier = name.endswith("Classifier")
-    thresholds = read_thresholds(threshold, probabilities=is_classifier)
-    if not (is_classifier or thresholds or decision == "value"):
-        raise no_class_decision(name, "raw prediction above which the class is 1")
-    n_classes = len(class_labels(model)) if is_classifier else 0
-    if thresholds and n_classes > 2:
-        raise InvalidInputError(
-            f"threshold was given for a model of {n_classes} classes; per-class thresholds are "
-            "not supported. Leave threshold out, or pass a binary model.",
-            option="threshold",
-        )
-    forest, document = _READERS[name](model, name, thresholds)
+    if hasattr(model, "classes_"):
+        refuse_multi_output(model, name)
+        if len(model.classes_) < 2:
+            raise UnsupportedModelError(
+                f"{type(model).__name__} was fitted on the single class {np.asarray(model.classes_).tolist()[0]!r}; it "
+                "always predicts that, there is nothing to prune."
+            )
+    forest, document = _READERS[name](model, name, partial(_decide, model, name, threshold, decision == "value"))
     return Model(forest, f"sklearn.{name}", model, document)
 
 
@@ -142,7 +143,7 @@ def read_isolation_forest(model: Any) -> Forest:
         model,
         classic_nodes(trees, columns),
         np.concatenate(values),
-        decision=Decision((cut,), Tie.HIGHEST, guard),
+        Decision((cut,), Tie.HIGHEST, guard),
         classes=(-1, 1),
         objective="isolation",
         rounding=Rounding(rounding.slack, 0.0),
@@ -165,38 +166,61 @@ class SklearnDocument:
     offset: float = 0.0
 
 
-def read_average(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
+def _decide(
+    model: Any,
+    name: str,
+    threshold: Any,
+    values: bool,
+    own: Decision | None,
+    cut: Callable[[float], tuple[float, float]],
+) -> Decision:
+    is_classifier = hasattr(model, "classes_")
+    n_classes = len(model.classes_) if is_classifier else 1
+    return find_decision(
+        threshold,
+        own if is_classifier else None,
+        name,
+        n_outputs=n_classes if n_classes > 2 else 1,
+        is_probability=is_classifier,
+        cut=cut if is_classifier else lambda given: (given, 0.0),
+        values=values,
+        scale="raw prediction above which the class is 1",
+    )
+
+
+def read_average(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDocument]:
     """Read forests and single trees, which predict the mean of the leaves; the Forest holds their sum."""
     estimators = [model] if "Tree" in name and "Trees" not in name else list(model.estimators_)
     refuse_multi_output(model, name)
     trees = [estimator.tree_ for estimator in estimators]
     native = [tree.value[:, 0, :].astype(np.float64) for tree in trees]
+    # a threshold is taken off every leaf, so that the sum is compared with 0
+    decision = decide(Decision(()), lambda _: (0.0, 0.0))
+    thresholds = decision.thresholds
     if len(thresholds) > 1:
         raise InvalidInputError(
             f"{name} averages its trees, so only one threshold can be kept exactly when trees are "
             f"removed; got {len(thresholds)}. Prune once per threshold."
         )
-    threshold = thresholds[0] if thresholds else None
-    if threshold is None:
-        values = native
-    else:
+    values = native
+    if thresholds:
         native = [value[:, -1:] for value in native]  # class 1, or the only output of a regressor
-        values = [value - threshold for value in native]
-    rounding = average_rounding(leaves_only(trees, values), leaves_only(trees, native), threshold)
+        values = [value - thresholds[0] for value in native]
+    offset = thresholds[0] if thresholds else None
+    rounding = average_rounding(leaves_only(trees, values), leaves_only(trees, native), offset)
     forest = build_forest(
         model,
         classic_nodes(trees),
         np.concatenate(values),
-        decision=Decision(() if threshold is None else (0.0,), Tie.LOWEST, rounding.guard, thresholds),
-        classes=class_labels(model, thresholds),
+        replace(decision, cuts=(0.0,) * len(thresholds), guard=rounding.guard),
         objective=str(getattr(model, "criterion", "")),
         rounding=rounding,
         slope=1.0 if hasattr(model, "classes_") else 1.0 / len(trees),
     )
-    return forest, SklearnDocument("average", threshold or 0.0)
+    return forest, SklearnDocument("average", offset or 0.0)
 
 
-def read_gradient(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
+def read_gradient(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDocument]:
     """Read GradientBoosting: init + sum(learning_rate * value), float64, in file order."""
     trees = [estimator.tree_ for estimator in model.estimators_.ravel()]
     rate = np.float64(model.learning_rate)
@@ -206,8 +230,7 @@ def read_gradient(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple
         classic_nodes(trees),
         # value * rate rounded once, then added: predict_stages does the same in float64
         np.concatenate([rate * tree.value[:, 0, :] for tree in trees]),
-        decision=_boosted_decision(model, thresholds, slope, Tie.HIGHEST),
-        classes=class_labels(model, thresholds),
+        _boosted_decision(model, decide, slope, Tie.HIGHEST),
         objective=str(model.loss),
         intercept=_gradient_intercept(model, name),
         n_per_round=model.estimators_.shape[1],
@@ -231,7 +254,7 @@ def _gradient_intercept(model: Any, name: str) -> FloatArray:
     return intercept
 
 
-def read_histogram(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
+def read_histogram(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDocument]:
     """Read HistGradientBoosting: baseline + sum(value), float64, columns in the user's order."""
     n_features = int(model.n_features_in_)
     columns = np.arange(n_features)
@@ -251,10 +274,9 @@ def read_histogram(model: Any, name: str, thresholds: tuple[float, ...]) -> tupl
         model,
         nodes,
         nodes["value"],
+        _boosted_decision(model, decide, 1.0, Tie.LOWEST),
         is_categorical=is_category,
         set_left=is_category,
-        decision=_boosted_decision(model, thresholds, 1.0, Tie.LOWEST),
-        classes=class_labels(model, thresholds),
         objective=str(model.loss),
         intercept=baseline,
         n_per_round=len(baseline),
@@ -285,9 +307,9 @@ def _categorical_columns(model: Any) -> tuple[IntArray, list[tuple[Any, ...] | N
     return columns, categories
 
 
-def read_votes(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
+def read_votes(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDocument]:
     """Read AdaBoost (SAMME): every tree votes with its weight for the largest class of the leaf."""
-    if thresholds:
+    if decide(Decision(()), logit_cut).thresholds:
         raise InvalidInputError(
             "AdaBoostClassifier divides by the sum of the estimator weights, so a probability "
             "threshold means another margin after pruning; leave threshold out.",
@@ -298,7 +320,7 @@ def read_votes(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Fo
             "AdaBoost with algorithm='SAMME.R' adds logarithms of probabilities, not votes; "
             "refit with algorithm='SAMME'."
         )
-    classes = class_labels(model)
+    classes = tuple(model.classes_.tolist())
     weights = np.asarray(model.estimator_weights_, dtype=np.float64)[: len(model.estimators_)]
     if len(weights) != len(model.estimators_) or not 0 < weights.sum() < np.inf:
         raise MalformedModelError("AdaBoostClassifier needs one weight per tree with a positive sum; refit the model.")
@@ -321,8 +343,7 @@ def read_votes(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Fo
         model,
         classic_nodes(trees),
         np.concatenate(values),
-        decision=Decision((0.0,) if binary else (), Tie.LOWEST, rounding.guard),
-        classes=classes,
+        Decision((0.0,) if binary else (), Tie.LOWEST, rounding.guard),
         objective=VOTES,
         rounding=rounding,
     )
@@ -348,22 +369,23 @@ def leaves_only(trees: Sequence[Any], values: Sequence[FloatArray]) -> list[Floa
     return leaves
 
 
-def _boosted_decision(model: Any, thresholds: tuple[float, ...], slope: float, tie: Tie) -> Decision:
+def _boosted_decision(model: Any, decide: Decide, slope: float, tie: Tie) -> Decision:
     """Return the decision of an additive margin; ``slope`` is that of the sigmoid behind predict_proba."""
-    if not hasattr(model, "classes_"):
-        return Decision(thresholds, Tie.LOWEST, 0.0, thresholds)
-    if thresholds:
-        cuts, guards = zip(*map(logit_cut, thresholds), strict=True)
-        return Decision(tuple(cut / slope for cut in cuts), Tie.LOWEST, max(guards) / min(slope, 1.0), thresholds)
-    if len(model.classes_) > 2:
-        return Decision((), Tie.LOWEST)  # argmax of the margins themselves, no softmax
-    return Decision((0.0,), tie)
+
+    def cut(given: float) -> tuple[float, float]:
+        logit, guard = logit_cut(given)
+        return logit / slope, guard / min(slope, 1.0)
+
+    # argmax of the margins themselves, no softmax
+    own = Decision(()) if len(getattr(model, "classes_", ())) > 2 else Decision((0.0,), tie)
+    return decide(own, cut)
 
 
 def build_forest(
     model: Any,
     trees: Nodes,
     value: FloatArray,
+    decision: Decision,
     *,
     n_per_round: int | None = None,
     rounding: Rounding | None = None,
@@ -377,12 +399,16 @@ def build_forest(
     if n_per_round is not None:
         tree = np.arange(trees.n_trees, dtype=np.int32)
         fields |= {"tree_output": tree % n_per_round, "tree_round": tree // n_per_round}
+    n_outputs = n_per_round or value.shape[1]
+    labels = np.asarray(model.classes_).tolist() if hasattr(model, "classes_") else None
     common = {
+        "decision": decision,
+        "classes": class_labels(decision, n_outputs, labels),
         "free_intercept": False,
         "comparison": Comparison.FLOAT32_VALUE_LESS_EQUAL,
         "category_rule": CategoryRule.KNOWN,
         "default_left": trees["missing_go_to_left"].astype(bool),
-        "n_outputs": n_per_round or value.shape[1],
+        "n_outputs": n_outputs,
         "n_features": int(model.n_features_in_),
         "library": "sklearn",
         "slack": 0.0 if rounding is None else rounding.slack,
@@ -456,25 +482,14 @@ def _category_sets(predictor: Any) -> list[npt.NDArray[Any]]:
 def supported_name(model: Any, accepted: Collection[str]) -> str:
     """Return the scikit-learn class of a fitted estimator, also for a user's subclass."""
     _refuse_old_version()
-    bases = _sklearn_bases(model)
-    if "Pipeline" in bases and getattr(model, "steps", None):
-        step = model.steps[-1][0]
-        raise UnsupportedModelError(
-            f"A Pipeline was given; pass its last step, pipeline.named_steps[{step!r}], and data "
-            "transformed by the steps before it, pipeline[:-1].transform(X)."
-        )
-    for name in bases:
-        if name in accepted:
-            require_fitted(model, _fitted_attribute(name))
-            return name
     hint = ""
     if hasattr(model, "best_estimator_"):
         hint = " This search holds the model in best_estimator_: pass that."
-    if "IsolationForest" in bases:
+    if "IsolationForest" in _sklearn_bases(model):
         hint = " An IsolationForest is a plausibility score, read by read_isolation_forest."
-    raise UnsupportedModelError(
-        f"{type(model).__name__} is not supported; accepted from scikit-learn: {', '.join(sorted(accepted))}.{hint}"
-    )
+    name = class_of(model, "sklearn", accepted, hint)
+    require_fitted(model, _fitted_attribute(name))
+    return name
 
 
 def refuse_other_than(model: Any, name: str, inside: str | None = None) -> None:
@@ -496,26 +511,6 @@ def refuse_multi_output(model: Any, name: str) -> None:
         raise UnsupportedModelError(
             f"{name} with {model.n_outputs_} outputs is not supported; fit one model per output."
         )
-
-
-def class_labels(model: Any, thresholds: tuple[float, ...] = ()) -> tuple[Any, ...]:
-    """Return labels in class order; with several thresholds, the numbers of the score bands.
-
-    Empty for a regressor without thresholds, which does not decide a class.
-    """
-    if len(thresholds) > 1 or (thresholds and not hasattr(model, "classes_")):
-        return tuple(range(len(thresholds) + 1))
-    if not hasattr(model, "classes_"):
-        return ()
-    if int(getattr(model, "n_outputs_", 1)) > 1:
-        refuse_multi_output(model, type(model).__name__)
-    labels = tuple(np.asarray(model.classes_).tolist())
-    if len(labels) < 2:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} was fitted on the single class {labels[0]!r}; it always "
-            "predicts that, there is nothing to prune."
-        )
-    return labels
 
 
 def feature_names(model: Any) -> tuple[str, ...] | None:

@@ -17,6 +17,7 @@ from pine_boost.model.exact import LARGEST_SUM_FLOAT32, SOFTMAX_GUARD_FLOAT32, U
 from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers.decisions import Thresholds, class_labels, find_decision, logit_cut, no_class_decision
+from pine_boost.parsers.traits import class_of
 from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
 from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_intercept
 
@@ -62,7 +63,7 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
         document = read_document(contents)
         origin = _Origin(FILE_KIND, None, "scikit_learn" in document.attributes)
         return _build(document, origin, threshold, values)
-    name = _class_name(model)
+    name = class_of(model, "xgboost", ("Booster", *_WRAPPERS), " Or pass a .json or .ubj file, or its bytes.")
     if name == "Booster":
         return _build(_save(model), _Origin("xgboost.Booster", model, False), threshold, values)
     booster = _fitted_booster(model, name)
@@ -77,17 +78,6 @@ class _Origin(NamedTuple):
     kind: str
     native: Any
     by_wrapper: bool
-
-
-def _class_name(model: Any) -> str:
-    """Return the XGBoost class of an object, also for a user's subclass."""
-    for base in type(model).__mro__:
-        if base.__module__.partition(".")[0] == "xgboost" and base.__name__ in ("Booster", *_WRAPPERS):
-            return base.__name__
-    raise UnsupportedModelError(
-        f"{type(model).__module__}.{type(model).__name__} is not an XGBoost model that can be "
-        f"read; accepted: Booster, {', '.join(_WRAPPERS)}, a .json or .ubj file, bytes."
-    )
 
 
 def _fitted_booster(model: Any, name: str) -> Any:

@@ -21,6 +21,7 @@ from pine_boost.model.exact import certain_distance, summation_band
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
 from pine_boost.native.predict import predict_classes, predict_margins
+from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import raw_values, to_matrix
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
@@ -76,10 +77,7 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
         import onnxruntime
     except ImportError as error:
         raise MissingDependencyError("to_onnx needs onnx and onnxruntime; install pine-boost[onnx].") from error
-    if not isinstance(model, Model):
-        from pine_boost.parsers import read_model
-
-        model = read_model(model, decision="value")
+    model = read_model(model, decision="value")
     refuse_unsayable(model.forest, codes, "ONNX")
     graph = _Graph(onnx)
     _build(graph, model, codes)

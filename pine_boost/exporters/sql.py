@@ -17,7 +17,7 @@ from pine_boost.certificate.claims import sql_claim
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
 from pine_boost.model.exact import original_scale, summation_band, to_units
-from pine_boost.model.forest import FloatArray, Forest, Model, spread
+from pine_boost.model.forest import FloatArray, Forest, spread
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
 from pine_boost.parsers import read_model
 
@@ -77,10 +77,7 @@ def to_sql(
     >>> 'FROM "flowers"' in query
     True
     """
-    parsed = model
-    if not isinstance(model, Model):
-        parsed = read_model(model, threshold=threshold, trust_pickle=trust_pickle, decision="value")
-    forest = parsed.forest
+    forest = read_model(model, threshold=threshold, trust_pickle=trust_pickle, decision="value").forest
     if not forest.decides:
         raise UnsupportedModelError(
             "This model gives values, whose last digits depend on the order in which an engine adds; pass threshold= "

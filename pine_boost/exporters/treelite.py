@@ -16,8 +16,9 @@ from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import Forest, Model
 from pine_boost.model.links import Output, output_of
 from pine_boost.model.rules import Comparison, SplitKind
+from pine_boost.parsers import read_model
 
-__all__ = ["to_treelite", "to_treelite_sums"]
+__all__ = ["to_treelite"]
 
 
 def to_treelite(model: Any, *, codes: bool = False) -> Any:
@@ -76,43 +77,8 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
     >>> to_treelite(forest).num_tree
     5
     """
-    model = _parsed(model)
-    return _build(model.forest, find_link(model), np.dtype(model.forest.arithmetic).name, codes)
-
-
-def to_treelite_sums(model: Any, *, codes: bool = False) -> Any:
-    """Build a Treelite model whose output is the plain sum of the leaves, in double precision.
-
-    Without a link, a mean or a float32 sum, gtil and code compiled by tl2cgen both return the
-    exact margin of a model on a grid; for any other model, the margin is within
-    `exact.certain_distance`. Pass doubles; if the library compares float32 values, pass
-    ``X.astype(np.float32).astype(np.float64)``.
-
-    Parameters
-    ----------
-    model : native model, path, bytes or Model
-    codes : bool
-        As for `to_treelite`.
-
-    Returns
-    -------
-    treelite.Model
-    """
-    forest = _parsed(model).forest
-    link = LinkFunction("identity_multiclass" if forest.n_outputs > 1 else "identity")
-    return _build(forest, link, "float64", codes)
-
-
-def _parsed(model: Any) -> Model:
-    if isinstance(model, Model):
-        return model
-    from pine_boost.parsers import read_model
-
-    parsed: Model = read_model(model, decision="value")
-    return parsed
-
-
-def _build(forest: Forest, link: LinkFunction, float_type: str, codes: bool) -> Any:
+    model = read_model(model, decision="value")
+    forest, link, float_type = model.forest, find_link(model), np.dtype(model.forest.arithmetic).name
     try:
         from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
     except ImportError as error:
