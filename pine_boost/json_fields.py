@@ -69,10 +69,10 @@ def parse(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
     return dict(parsed)
 
 
-def parse_text(text: str | bytes) -> Any:
-    """JSON text as Python values; stricter than `json.loads`."""
+def parse_text(text: str | bytes, **options: Any) -> Any:
+    """JSON text as Python values; stricter than `json.loads`, which takes the options."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys, **options)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise FieldError(f"it is not JSON ({str(error)[:200]})") from error
 
@@ -145,9 +145,11 @@ def read(
     return {name: {**table, **optional}[name](value, f"{prefix}{name}") for name, value in data.items()}
 
 
-def record(table: Mapping[str, Reader], build: Callable[..., Any] = dict) -> Reader:
-    """An object with exactly these fields, passed to ``build`` as keyword arguments."""
-    return lambda value, where: build(**read(value, table, where))
+def record(
+    table: Mapping[str, Reader], build: Callable[..., Any] = dict, *, optional: Mapping[str, Reader] | None = None
+) -> Reader:
+    """An object with exactly these fields and perhaps the optional ones, passed to ``build`` as keyword arguments."""
+    return lambda value, where: build(**read(value, table, where, optional=optional))
 
 
 def integer(low: int = INT64[0], high: int = INT64[1], *, as_text: bool = False) -> Reader:

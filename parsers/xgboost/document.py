@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -49,14 +49,14 @@ class XGBoostDocument:
     trees: Nodes
     tree_output: IntArray
     round_offset: IntArray
-    n_parallel: int
-    weight_drop: Float32Array | None
-    feature_names: tuple[str, ...]
-    feature_types: tuple[str, ...]
-    attributes: dict[str, str]
-    cats: Cats | None
-    boost_from_average: str
-    leaf_vector_size: int
+    n_parallel: int = 1
+    weight_drop: Float32Array | None = None
+    feature_names: tuple[str, ...] = ()
+    feature_types: tuple[str, ...] = ()
+    attributes: dict[str, str] = field(default_factory=dict)
+    cats: Cats | None = None
+    boost_from_average: str = "1"
+    leaf_vector_size: int = 1
 
     @property
     def objective_name(self) -> str:
@@ -89,83 +89,72 @@ def _read_json(contents: bytes) -> Any:
         raise f.FieldError(f"it is not JSON ({str(error)[:120]}), so it is truncated or damaged") from error
 
 
-_LEARNER: dict[str, f.Reader] = {
-    "attributes": f.mapping(f.text()),
-    "gradient_booster": f.anything,
-    "learner_model_param": f.anything,
-    "objective": f.anything,
-}
-_LEARNER_PARAMETERS: dict[str, f.Reader] = {
-    "base_score": f.text(),
-    "num_class": f.integer(0, MAX_CLASSES, as_text=True),
-    "num_feature": f.integer(1, MAX_FEATURES, as_text=True),
-}
-_TREE_PARAMETERS: dict[str, f.Reader] = {
-    "num_trees": f.integer(0, MAX_INTEGER, as_text=True),
-    "num_parallel_tree": f.integer(1, MAX_INTEGER, as_text=True),
-}
-_TEXTS = f.sequence(f.text())
+def _whole(low: int, high: int) -> f.Reader:
+    return f.integer(low, high, as_text=True)
+
+
+_PARAMETERS = f.record(
+    {"base_score": f.text(), "num_class": _whole(0, MAX_CLASSES), "num_feature": _whole(1, MAX_FEATURES)},
+    optional={"num_target": _whole(1, MAX_CLASSES), "boost_from_average": _whole(0, 1)},
+)
+_LEARNER = f.record(
+    {
+        "attributes": f.mapping(f.text()),
+        "gradient_booster": f.anything,
+        "learner_model_param": _PARAMETERS,
+        "objective": f.anything,
+    },
+    optional=dict.fromkeys(("feature_names", "feature_types"), f.sequence(f.text())),
+)
+# 1.7 writes size_leaf_vector 0 for scalar leaves, 2.x and 3.x do not write it here
+_TREE_PARAMETERS = f.record(
+    {"num_trees": _whole(0, MAX_INTEGER), "num_parallel_tree": _whole(1, MAX_INTEGER)},
+    optional={"size_leaf_vector": _whole(0, 1)},
+)
+_MODEL = f.record(
+    {"gbtree_model_param": _TREE_PARAMETERS, "tree_info": f.anything, "trees": f.sequence(f.anything)},
+    optional={"iteration_indptr": f.anything, "cats": f.anything},
+)
+_GBTREE = f.record({"model": _MODEL, "name": f.text(["gbtree"])})
+_DART = f.record({"name": f.text(), "gbtree": _GBTREE, "weight_drop": f.anything})
 
 
 def _check_document(root: Any, file_format: str) -> XGBoostDocument:
     root = f.read(root, {"learner": f.anything, "version": f.integers(0, MAX_INTEGER, 3)})
     version = _check_version(root["version"])
-    learner = f.read(root["learner"], _LEARNER, "learner", optional={"feature_names": _TEXTS, "feature_types": _TEXTS})
-    model, weights = _find_model(learner["gradient_booster"])
-    param = f.read(
-        learner["learner_model_param"],
-        _LEARNER_PARAMETERS,
-        "learner_model_param",
-        optional={
-            "num_target": f.integer(1, MAX_CLASSES, as_text=True),
-            "boost_from_average": f.integer(0, 1, as_text=True),
-        },
-    )
+    learner = _LEARNER(root["learner"], "learner")
+    param = learner["learner_model_param"]
     n_classes, n_features = param["num_class"], param["num_feature"]
     if param.get("num_target", 1) > 1:
         raise UnsupportedModelError("Models with several targets are not supported; train one model per target.")
+    model, weights = _find_model(learner["gradient_booster"])
     objective = _check_objective(learner["objective"], n_classes)
-    typed = file_format == "ubj"
-    grown = _read_grown(model, n_features, max(n_classes, 1), typed=typed)
+    typed, n_outputs, items = file_format == "ubj", max(n_classes, 1), model["trees"]
+    grown = model["gbtree_model_param"]
+    if grown["num_trees"] != len(items):
+        raise fault("num_trees", f"is {grown['num_trees']}, but there are {len(items)} trees")
+    if not items:
+        raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
     names, types = _check_features(learner, n_features)
     return XGBoostDocument(
         file_format=file_format,
         version=version,
         objective=objective,
-        base_score=_read_base_score(param["base_score"], max(n_classes, 1)),
+        base_score=_read_base_score(param["base_score"], n_outputs),
         n_classes=n_classes,
         n_features=n_features,
-        weight_drop=_read_weights(weights, grown["trees"].n_trees),
+        trees=read_trees(items, n_features, typed=typed),
+        tree_output=f.integers(0, n_outputs - 1, len(items))(model["tree_info"], "tree_info"),
+        round_offset=_read_rounds(model, len(items), n_outputs * grown["num_parallel_tree"]),
+        n_parallel=grown["num_parallel_tree"],
+        weight_drop=_read_weights(weights, len(items)),
         feature_names=names,
         feature_types=types,
         attributes=learner["attributes"],
         cats=read_cats(model["cats"], n_features, typed=typed) if "cats" in model else None,
         boost_from_average=str(param.get("boost_from_average", 1)),
-        **grown,
+        leaf_vector_size=grown.get("size_leaf_vector", 1),
     )
-
-
-def _read_grown(model: dict[str, Any], n_features: int, n_outputs: int, *, typed: bool) -> dict[str, Any]:
-    """Read the trees, and the output and round of each."""
-    # 1.7 writes size_leaf_vector 0 for scalar leaves, 2.x and 3.x do not write it here
-    param = f.read(
-        model["gbtree_model_param"],
-        _TREE_PARAMETERS,
-        "gbtree_model_param",
-        optional={"size_leaf_vector": f.integer(0, 1, as_text=True)},
-    )
-    items = f.sequence(f.anything)(model["trees"], "trees")
-    if param["num_trees"] != len(items):
-        raise fault("num_trees", f"is {param['num_trees']}, but there are {len(items)} trees")
-    if not items:
-        raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
-    return {
-        "trees": read_trees(items, n_features, typed=typed),
-        "tree_output": f.integers(0, n_outputs - 1, len(items))(model["tree_info"], "tree_info"),
-        "round_offset": _read_rounds(model, len(items), n_outputs * param["num_parallel_tree"]),
-        "n_parallel": param["num_parallel_tree"],
-        "leaf_vector_size": param.get("size_leaf_vector", 1),
-    }
 
 
 def _check_version(version: IntArray) -> tuple[int, int, int]:
@@ -185,15 +174,10 @@ def _find_model(booster: Any) -> tuple[dict[str, Any], Any]:
         raise UnsupportedModelError("gblinear models have no trees; retrain with booster='gbtree' or 'dart'.")
     if name not in ("gbtree", "dart"):
         raise UnsupportedModelError(f"Booster {name[:60]!r} is unknown; accepted: gbtree, dart.")
-    inside: dict[str, f.Reader] = {"model": f.anything, "name": f.text(["gbtree"])}
-    weights = None
-    if name == "dart":
-        outer = {"name": f.text(), "gbtree": f.anything, "weight_drop": f.anything}
-        found = f.read(booster, outer, "gradient_booster")
-        booster, weights = found["gbtree"], found["weight_drop"]
-    model = f.read(booster, inside, "gbtree")["model"]
-    sections = dict.fromkeys(("gbtree_model_param", "tree_info", "trees"), f.anything)
-    return f.read(model, sections, "model", optional={"iteration_indptr": f.anything, "cats": f.anything}), weights
+    if name == "gbtree":
+        return _GBTREE(booster, "gbtree")["model"], None
+    dart = _DART(booster, "gradient_booster")
+    return dart["gbtree"]["model"], dart["weight_drop"]
 
 
 def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
@@ -300,10 +284,7 @@ def _check_order(counts: npt.NDArray[np.int64], segments: npt.NDArray[np.int64],
     expected = np.concatenate([[0], np.cumsum(counts)])
     if not np.array_equal(segments, expected) or len(order) != expected[-1]:
         raise fault("cats", "has segments that do not match its category values")
-    feature = np.repeat(np.arange(len(counts)), counts)
-    within = np.arange(len(order)) - segments[feature]
-    sorted_order = order[np.lexsort((order, feature))]
-    if not np.array_equal(sorted_order, within):
+    if not all(np.array_equal(np.sort(order[a:b]), np.arange(b - a)) for a, b in pairwise(expected)):
         raise fault("cats", "has a sorted_idx that is not a permutation of its category values")
 
 

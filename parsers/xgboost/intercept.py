@@ -151,14 +151,6 @@ def constant_document(objective: dict[str, Any], score: float) -> XGBoostDocumen
         trees=constants([0.0]),
         tree_output=np.zeros(1, dtype=np.int64),
         round_offset=np.array([0, 1]),
-        n_parallel=1,
-        weight_drop=None,
-        feature_names=(),
-        feature_types=(),
-        attributes={},
-        cats=None,
-        boost_from_average="1",
-        leaf_vector_size=1,
     )
 
 

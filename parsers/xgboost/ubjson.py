@@ -40,15 +40,13 @@ class _Reader:
         return taken
 
     def marker(self) -> str:
-        if self.position == len(self.contents):
-            self.take(1)  # raises
-        self.position += 1
-        return chr(self.contents[self.position - 1])
+        return chr(self.take(1)[0])
 
-    def peek(self) -> str:
-        """Return the next byte; an empty string at the end."""
-        is_over = self.position == len(self.contents)
-        return "" if is_over else chr(self.contents[self.position])
+    def skip(self, marker: bytes) -> bool:
+        """Step over a marker if it comes next."""
+        is_next = self.contents[self.position : self.position + 1] == marker
+        self.position += is_next
+        return is_next
 
     def number(self, marker: str) -> Any:
         number = _NUMBERS[marker]
@@ -102,31 +100,27 @@ def _read_value(reader: _Reader, marker: str, depth: int) -> Any:
 
 def _read_object(reader: _Reader, depth: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    while reader.peek() != "}":
+    while not reader.skip(b"}"):
         key = reader.text()
         if key in result:
             raise reader.fault(f"the key {key!r} twice")
         result[key] = _read_value(reader, reader.marker(), depth + 1)
-    reader.take(1)
     return result
 
 
 def _read_array(reader: _Reader, depth: int) -> Any:
-    if reader.peek() == "$":
-        reader.take(1)
+    if reader.skip(b"$"):
         kind = reader.marker()
         if kind not in _ARRAY_TYPES or reader.marker() != "#":
             raise reader.fault(f"a typed array of {kind!r} without a count")
         dtype = _BIG_ENDIAN[kind]
         raw = reader.take(reader.count() * dtype.itemsize)
         return np.frombuffer(raw, dtype=dtype).astype(_NATIVE[kind])
-    if reader.peek() == "#":
-        reader.take(1)
+    if reader.skip(b"#"):
         return [_read_value(reader, reader.marker(), depth + 1) for _ in range(reader.count())]
     result = []
-    while reader.peek() != "]":
+    while not reader.skip(b"]"):
         result.append(_read_value(reader, reader.marker(), depth + 1))
-    reader.take(1)
     return result
 
 

@@ -102,10 +102,15 @@ def raw_values(matrix: FloatArray, schema: InputSchema) -> npt.NDArray[Any]:
     raw = matrix.astype(object)
     for feature, categories in enumerate(schema.feature_categories):
         if categories is not None:
-            for row, code in enumerate(matrix[:, feature]):
-                if not np.isnan(code) and 0 <= code < len(categories):
-                    raw[row, feature] = categories[int(code)]
+            codes = known_codes(matrix[:, feature], categories)
+            raw[codes >= 0, feature] = [categories[code] for code in codes[codes >= 0]]
     return raw
+
+
+def known_codes(values: FloatArray, categories: Sequence[Any]) -> IntArray:
+    """Return the codes that name a category, -1 for all other numbers."""
+    inside = (values >= 0) & (values < len(categories))
+    return np.where(inside, values, -1).astype(np.int64)
 
 
 def _read_array(X: Any, schema: InputSchema, name: str) -> FloatArray:

@@ -14,7 +14,7 @@ from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.parsers.catboost.category_hash import CODED
 from pine_boost.parsers.traits import Reader, traits_of
-from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.matrix import known_codes, to_matrix
 from pine_boost.tables.rows import is_large, large_head
 from pine_boost.tables.schema import InputSchema, schema_of
 
@@ -50,38 +50,24 @@ def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
     If the library accepts bare codes (XGBoost), the matrix itself is the table: in a frame, a code
     without a known category would become NaN, which is a different input.
     """
-    if schema.reader is Reader.CATBOOST and any(schema.feature_categories):
-        return _coded_frame(matrix, schema)
+    is_hashed = schema.reader is Reader.CATBOOST and any(schema.feature_categories)
     is_plain = schema.feature_names is None and not any(schema.feature_categories)
     if is_plain or traits_of(schema.library).takes_codes:
         return matrix
-    if schema.feature_names is None:  # fitted on a plain matrix without names
+    if schema.feature_names is None and not is_hashed:  # fitted on a plain matrix without names
         return _raw_matrix(matrix, schema)
     import pandas as pd
 
     columns: dict[Any, Any] = {}
     for feature in range(schema.n_features):
         known = schema.categories_of(feature)
-        values = matrix[:, feature]
-        if known is not None:
-            inside = (values >= 0) & (values < len(known))
-            codes = np.where(inside, np.where(inside, values, 0), -1).astype(np.int64)
-            values = pd.Categorical.from_codes(codes, categories=list(known))
-        columns[schema.name_of(feature)] = values
-    return pd.DataFrame(columns)
-
-
-def _coded_frame(matrix: FloatArray, schema: InputSchema) -> Any:
-    """Replace codes by texts that stand for the hashes that a CatBoost model stores."""
-    import pandas as pd
-
-    columns: dict[Any, Any] = {}
-    for feature in range(schema.n_features):
-        known, values = schema.categories_of(feature), matrix[:, feature]
-        if known is not None:
+        values: Any = matrix[:, feature]
+        if known is not None and is_hashed:
+            # texts that stand for the hashes that a CatBoost model stores; it knows no fractions
             texts = np.array([*(f"{CODED}{value}" for value in known), f"{CODED}none"], dtype=object)
-            inside = (values >= 0) & (values < len(known)) & (values == np.floor(values))
-            values = texts[np.where(inside, values, len(known)).astype(np.int64)]
+            values = texts[known_codes(np.where(values == np.floor(values), values, -1.0), known)]
+        elif known is not None:
+            values = pd.Categorical.from_codes(known_codes(values, known), categories=list(known))
         columns[feature if schema.feature_names is None else schema.feature_names[feature]] = values
     return pd.DataFrame(columns)
 
@@ -94,9 +80,7 @@ def _raw_matrix(matrix: FloatArray, schema: InputSchema) -> npt.NDArray[Any]:
         known = schema.categories_of(feature)
         if known is not None:
             raw = [*known, float("nan")]
-            inside = (matrix[:, feature] >= 0) & (matrix[:, feature] < len(known))
-            codes = np.where(inside, np.where(inside, matrix[:, feature], 0), len(known))
-            table[:, feature] = [raw[int(code)] for code in codes]
+            table[:, feature] = [raw[code] for code in known_codes(matrix[:, feature], known)]
             numeric &= all(isinstance(value, (int, float, np.number)) for value in known)
     return table.astype(np.float64) if numeric else table
 

@@ -78,14 +78,8 @@ def _xgboost(forest: Forest, category: int | None) -> bytes:
         trees=trees,
         tree_output=forest.tree_output.astype(np.int64),
         round_offset=np.append(np.arange(0, forest.n_trees, forest.n_outputs), forest.n_trees),
-        n_parallel=1,
-        weight_drop=None,
         feature_names=tuple(f"column {j}" for j in range(forest.n_features)),
         feature_types=types,
-        attributes={},
-        cats=None,
-        boost_from_average="1",
-        leaf_vector_size=1,
     )
     return write_document(document, "ubj")
 

@@ -33,6 +33,7 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, Unsupporte
 from pine_boost.model import exact
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.model.rules import SplitKind
+from pine_boost.parsers import read_model
 from pine_boost.parsers.sklearn.read import read_isolation_forest, read_sklearn
 from tests.support.grids import edge_rows
 from tests.support.sklearn_models import CASES, decide, expected_values, fitted, native_values, probe_rows, table
@@ -311,8 +312,8 @@ BINARY = (Y > 0).astype(int)
             make_pipeline(StandardScaler(), RandomForestClassifier(2)).fit(X, Y),
             r"named_steps\['randomforestclassifier'\].*pipeline\[:-1\]",
         ),
-        (LogisticRegression().fit(X, Y), "LogisticRegression is not supported; accepted"),
-        (BaggingClassifier(n_estimators=2).fit(X, Y), "BaggingClassifier is not supported"),
+        (LogisticRegression().fit(X, Y), "LogisticRegression is not a model of sklearn that can be read; accepted"),
+        (BaggingClassifier(n_estimators=2).fit(X, Y), "BaggingClassifier is not a model of sklearn"),
         (GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2).fit(X, Y), "best_estimator_"),
         (IsolationForest(n_estimators=2).fit(X), "read_isolation_forest"),
         (RandomForestRegressor(2).fit(X, X[:, 0]), "pass threshold="),
@@ -334,7 +335,7 @@ BINARY = (Y > 0).astype(int)
 )
 def test_unsupported(native, message):
     with pytest.raises(UnsupportedModelError, match=message):
-        read_sklearn(native)
+        read_model(native)
 
 
 @pytest.mark.parametrize(

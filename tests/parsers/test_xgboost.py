@@ -507,14 +507,8 @@ def documents(draw):
         trees=trees,
         tree_output=np.array(output),
         round_offset=np.array([0, n_trees]),
-        n_parallel=1,
-        weight_drop=None,
         feature_names=("a", "größe", "c d"),
         feature_types=("float", "float", "c"),
-        attributes={},
-        cats=None,
-        boost_from_average="1",
-        leaf_vector_size=1,
     )
 
 
