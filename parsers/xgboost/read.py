@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import model_bytes
 from pine_boost.model.exact import LARGEST_SUM_FLOAT32, SOFTMAX_GUARD_FLOAT32, UNIT_ROUNDOFF, XGBOOST_LOGISTIC_CUT
-from pine_boost.model.forest import Decision, Forest, Model
+from pine_boost.model.forest import Decision, FloatArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers.decisions import Thresholds, class_labels, find_decision, logit_cut, no_class_decision
 from pine_boost.parsers.traits import class_of
@@ -58,57 +58,59 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
     >>> read_xgboost(booster).forest.n_trees
     2
     """
-    contents, values = model_bytes(model), decision == "value"
+    contents, values, native = model_bytes(model), decision == "value", None
     if contents is not None:
-        document = read_document(contents)
-        origin = _Origin(FILE_KIND, None, "scikit_learn" in document.attributes)
-        return _build(document, origin, threshold, values)
-    name = class_of(model, "xgboost", ("Booster", *_WRAPPERS), " Or pass a .json or .ubj file, or its bytes.")
-    if name == "Booster":
-        return _build(_save(model), _Origin("xgboost.Booster", model, False), threshold, values)
-    booster = _fitted_booster(model, name)
-    if not (name.endswith("Classifier") or threshold is not None or values):
-        raise no_class_decision(name)
-    return _build(_save(booster), _Origin(f"xgboost.{name}", model, True), threshold, values)
-
-
-class _Origin(NamedTuple):
-    """Where a document comes from, and whether it predicts as a wrapper does."""
-
-    kind: str
-    native: Any
-    by_wrapper: bool
-
-
-def _fitted_booster(model: Any, name: str) -> Any:
-    if getattr(model, "_Booster", None) is None:
-        raise InvalidInputError(f"This {name} is not fitted; fit it or load a model first.")
-    return model.get_booster()
-
-
-def _save(booster: Any) -> XGBoostDocument:
-    # UBJSON stores the float32 bits themselves and parses fastest
-    return read_document(bytes(booster.save_raw(raw_format="ubj")))
-
-
-def _build(document: XGBoostDocument, origin: _Origin, threshold: Any, values: bool) -> Model:
-    kind, native, by_wrapper = origin
-    if document.objective_name not in LINKS:
-        raise UnsupportedModelError(
-            f"The objective {document.objective_name[:60]!r} is not supported; accepted: {', '.join(LINKS)}."
-        )
-    decision = _decide(document.objective_name, document.n_outputs, threshold, by_wrapper=by_wrapper, values=values)
+        document, kind = read_document(contents), FILE_KIND
+        by_wrapper = "scikit_learn" in document.attributes
+    else:
+        name = class_of(model, "xgboost", ("Booster", *_WRAPPERS), " Or pass a .json or .ubj file, or its bytes.")
+        native, kind, by_wrapper = model, f"xgboost.{name}", name != "Booster"
+        if by_wrapper and getattr(model, "_Booster", None) is None:
+            raise InvalidInputError(f"This {name} is not fitted; fit it or load a model first.")
+        if by_wrapper and not (name.endswith("Classifier") or threshold is not None or values):
+            raise no_class_decision(name)
+        booster = model.get_booster() if by_wrapper else model
+        # UBJSON stores the float32 bits themselves and parses fastest
+        document = read_document(bytes(booster.save_raw(raw_format="ubj")))
+    objective = document.objective_name
+    if objective not in LINKS:
+        raise UnsupportedModelError(f"The objective {objective[:60]!r} is not supported; accepted: {', '.join(LINKS)}.")
+    chosen = _decide(objective, document.n_outputs, threshold, by_wrapper=by_wrapper, values=values)
     if by_wrapper:
         document = _truncate(document)
     intercept, error = read_intercept(document)
-    folded = fold_weights(document)
-    _require_finite_sums(document, intercept)
-    # a file may be used for prediction in either way, so it gets the bound of both
-    exact_sum = native is not None and not by_wrapper
-    slack = error if exact_sum else error + _inplace_slack(document, intercept)
-    classes = _find_classes(folded, decision, native)
-    forest = _build_forest(folded, decision, intercept, slack, classes, _missing_value(native))
-    return Model(forest=forest, kind=kind, native=native, document=folded)
+    slack = _inplace_slack(document, intercept)
+    document = fold_weights(document)
+    trees = document.trees
+    conditions = trees["split_conditions"].astype(np.float64)
+    tree_round = np.repeat(np.arange(len(document.round_offset) - 1), np.diff(document.round_offset))
+    categories = document.cats.values if document.cats is not None else ()
+    forest = trees.forest(
+        trees["split_indices"],
+        conditions,
+        conditions,
+        trees["split_type"] == 1,
+        default_left=trees["default_left"] == 1,
+        tree_output=document.tree_output.astype(np.int32),
+        tree_round=tree_round.astype(np.int32),
+        intercept=intercept,
+        arithmetic=np.float32,
+        comparison=Comparison.FLOAT32_LESS,
+        category_rule=CategoryRule.EXACT,
+        decision=chosen,
+        n_outputs=document.n_outputs,
+        classes=_find_classes(document, chosen, native),
+        n_features=document.n_features,
+        library="xgboost",
+        objective=objective,
+        # a file may be used for prediction in either way, so it gets the bound of both
+        slack=error if native is not None and not by_wrapper else error + slack,
+        feature_names=document.feature_names or None,
+        feature_categories=tuple(known or None for known in categories),
+        missing_value=_missing_value(native),
+        sparse_zero_is_missing=True,
+    )
+    return Model(forest=forest, kind=kind, native=native, document=document)
 
 
 def _truncate(document: XGBoostDocument) -> XGBoostDocument:
@@ -135,14 +137,26 @@ def _truncate(document: XGBoostDocument) -> XGBoostDocument:
     )
 
 
-def _require_finite_sums(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -> None:
-    """Raise if native float32 sums of the leaves may overflow and make a margin infinite or NaN.
+def _inplace_slack(document: XGBoostDocument, intercept: FloatArray) -> float:
+    """Bound |inplace_predict - sequential sum of f32(leaf * w)| for dart; 0 for other boosters.
 
-    Dart adds (f32(b + l) - b) * w in inplace_predict (`_inplace_slack`), so b + l must be finite
-    without its weight, too. The term with ``unit`` bounds that form; it is zero for the other.
+    inplace_predict adds ((b + l) - b) * w instead of f32(l * w). With B = |b|, L = max |l|,
+    W = |w|: the addition errs by u(B + L), the difference and the product by uLW each up to
+    second order, f32(l * w) by uLW: together W u (B + 4L). On top, each of the two sums errs by
+    u * sum |partials|. The factor covers second order, 2**-149 per tree the denormals.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Native float32 sums of the leaves may overflow and make a margin infinite or NaN. b + l must be finite without
+        its weight, too.
     """
-    unit = UNIT_ROUNDOFF[np.float32]
-    largest, weight = _largest_leaves(document), _weights(document)
+    unit, trees = UNIT_ROUNDOFF[np.float32], document.trees
+    magnitude = np.where(trees.is_leaf, np.abs(trees["split_conditions"].astype(np.float64)), 0.0)
+    largest = np.maximum.reduceat(magnitude, trees.offset[:-1])
+    is_dart = document.weight_drop is not None
+    weight = np.abs(np.asarray(document.weight_drop if is_dart else np.ones(trees.n_trees), dtype=np.float64))
+    bounds = []
     for output in range(document.n_outputs):
         mine = document.tree_output == output
         base, reached = abs(float(intercept[output])), largest[mine]
@@ -154,43 +168,10 @@ def _require_finite_sums(document: XGBoostDocument, intercept: np.ndarray[Any, A
                 f"where XGBoost's float32 sums may overflow; accepted are sums below "
                 f"{LARGEST_SUM_FLOAT32:.3g}. Train the model on a smaller scale of the target."
             )
-
-
-def _largest_leaves(document: XGBoostDocument) -> np.ndarray[Any, Any]:
-    """Return the largest |leaf| of each tree, without its weight."""
-    trees = document.trees
-    magnitude = np.where(trees.is_leaf, np.abs(trees["split_conditions"].astype(np.float64)), 0.0)
-    return np.asarray(np.maximum.reduceat(magnitude, trees.offset[:-1]))
-
-
-def _weights(document: XGBoostDocument) -> np.ndarray[Any, Any]:
-    """Return the |weight| of each tree; 1 without dart."""
-    if document.weight_drop is None:
-        return np.ones(document.trees.n_trees)
-    return np.abs(document.weight_drop.astype(np.float64))
-
-
-def _inplace_slack(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -> float:
-    """Bound |inplace_predict - sequential sum of f32(leaf * w)| for dart.
-
-    inplace_predict adds ((b + l) - b) * w instead of f32(l * w). With B = |b|, L = max |l|,
-    W = |w|: the addition errs by u(B + L), the difference and the product by uLW each up to
-    second order, f32(l * w) by uLW: together W u (B + 4L). On top, each of the two sums errs by
-    u * sum |partials|. The factor covers second order, 2**-149 per tree the denormals.
-    """
-    if document.weight_drop is None:
-        return 0.0
-    unit = UNIT_ROUNDOFF[np.float32]
-    largest, weight = _largest_leaves(document), _weights(document)
-    bounds = []
-    for output in range(document.n_outputs):
-        mine = document.tree_output == output
-        base = abs(float(intercept[output]))
-        terms = float(np.sum(unit * weight[mine] * (base + 4 * largest[mine])))
-        added = weight[mine] * (largest[mine] + unit * (base + 4 * largest[mine]))
+        terms = float(np.sum(unit * weight[mine] * (base + 4 * reached)))
         sums = 2 * unit * float(np.sum(base + np.cumsum(added)))
         bounds.append((terms + sums) * (1 + 2.0**-10) + 2.0**-148 * np.count_nonzero(mine))
-    return max(bounds)
+    return max(bounds) if is_dart else 0.0
 
 
 def _find_classes(document: XGBoostDocument, decision: Decision, native: Any) -> tuple[Any, ...]:
@@ -224,44 +205,6 @@ def _missing_value(native: Any) -> float:
             "the tables and set missing=numpy.nan."
         )
     return value
-
-
-def _build_forest(
-    document: XGBoostDocument,
-    decision: Decision,
-    intercept: np.ndarray[Any, Any],
-    slack: float,
-    classes: tuple[Any, ...],
-    missing_value: float,
-) -> Forest:
-    trees = document.trees
-    conditions = trees["split_conditions"].astype(np.float64)
-    tree_round = np.repeat(np.arange(len(document.round_offset) - 1), np.diff(document.round_offset))
-    values = document.cats.values if document.cats is not None else ()
-    return trees.forest(
-        trees["split_indices"],
-        conditions,
-        conditions,
-        trees["split_type"] == 1,
-        default_left=trees["default_left"] == 1,
-        tree_output=document.tree_output.astype(np.int32),
-        tree_round=tree_round.astype(np.int32),
-        intercept=intercept,
-        arithmetic=np.float32,
-        comparison=Comparison.FLOAT32_LESS,
-        category_rule=CategoryRule.EXACT,
-        decision=decision,
-        n_outputs=document.n_outputs,
-        classes=classes,
-        n_features=document.n_features,
-        library="xgboost",
-        objective=document.objective_name,
-        slack=slack,
-        feature_names=document.feature_names or None,
-        feature_categories=tuple(v or None for v in values),
-        missing_value=missing_value,
-        sparse_zero_is_missing=True,
-    )
 
 
 def _decide(objective: str, n_outputs: int, threshold: Thresholds, *, by_wrapper: bool, values: bool) -> Decision:
