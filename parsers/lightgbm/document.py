@@ -5,15 +5,15 @@ The objective is not interpreted here.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import MalformedModelError, UnsupportedModelError
+from pine_boost import json_fields as f
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray
 from pine_boost.parsers.lightgbm.tree import NUMBER, read_integer, read_integers, read_pairs, read_tree
 from pine_boost.parsers.nodes import Nodes, stack
@@ -89,7 +89,7 @@ class LightgbmDocument:
     shrinkage : float64 (n_trees,)
     parameters : tuple of (str, str)
         The parameters section in file order.
-    pandas_categorical : list or None
+    pandas_categorical : tuple of tuple, or None
         Categories of the pandas ``category`` columns of the training table, in column order.
     has_pandas_line : bool
         False for files of LightGBM's own command line.
@@ -107,7 +107,7 @@ class LightgbmDocument:
     trees: Nodes
     shrinkage: FloatArray
     parameters: tuple[tuple[str, str], ...]
-    pandas_categorical: list[list[Any]] | None
+    pandas_categorical: tuple[tuple[Any, ...], ...] | None
     has_pandas_line: bool
     best_iteration: int = 0
 
@@ -149,23 +149,28 @@ def read_document(contents: bytes) -> LightgbmDocument:
     UnsupportedModelError
         A format version other than v4, or linear leaves.
     """
-    _check_bytes(contents)
+    with f.reading("LightGBM text", "Save the model again"):
+        return _read(contents)
+
+
+def _read(contents: bytes) -> LightgbmDocument:
+    f.require(len(contents) <= MAX_BYTES, f"it has {len(contents)} bytes, at most {MAX_BYTES} are accepted")
+    f.require(
+        b"\r" not in contents, "it has CR line ends, on which LightGBM itself aborts; write it with LF (dos2unix)"
+    )
+    f.require(b"\x00" not in contents, "it contains a zero byte")
     head, blank, _ = contents.partition(b"\n\n")
-    if not blank:
-        _truncated("the header does not end in an empty line")
+    f.require(bool(blank), "the header does not end in an empty line (truncated?)")
     header = _read_header(_decode(head))
     n_features = read_integer(header, "max_feature_idx", "the header", 0, 2**31 - 2) + 1
     num_class = read_integer(header, "num_class", "the header", 1, 1_000_000)
-    if read_integer(header, "num_tree_per_iteration", "the header", 1, 1_000_000) != num_class:
-        _malformed(f"num_tree_per_iteration={header['num_tree_per_iteration']} does not match num_class={num_class}")
+    per_round = read_integer(header, "num_tree_per_iteration", "the header", 1, 1_000_000)
+    f.require(per_round == num_class, f"num_tree_per_iteration={per_round} does not match num_class={num_class}")
     names = _split_per_feature(header, "feature_names", n_features)
-    if len(set(names)) != n_features:
-        _malformed("a feature name appears twice")
+    f.require(len(set(names)) == n_features, "a feature name appears twice")
     infos = _split_per_feature(header, "feature_infos", n_features)
     for info in infos:
-        if not _FEATURE_INFO.fullmatch(info):
-            _malformed(f"feature_infos has the entry {info[:60]!r}")
-    constraints = _read_constraints(header, n_features)
+        f.require(bool(_FEATURE_INFO.fullmatch(info)), f"feature_infos has the entry {info[:60]!r}")
     trees, shrinkage, tail = _read_trees(header, contents, len(head) + 2, n_features, num_class)
     return LightgbmDocument(
         num_class=num_class,
@@ -174,43 +179,23 @@ def read_document(contents: bytes) -> LightgbmDocument:
         average_output="average_output" in header,
         feature_names=names,
         feature_infos=infos,
-        monotone_constraints=constraints,
+        monotone_constraints=_read_constraints(header, n_features),
         trees=trees,
         shrinkage=shrinkage,
         **_read_tail(_decode(tail)),
     )
 
 
-def _malformed(what: str) -> NoReturn:
-    raise MalformedModelError(f"The LightGBM text is damaged: {what}. Save the model again.")
-
-
-def _truncated(what: str) -> NoReturn:
-    _malformed(f"{what} (truncated?)")
-
-
 def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedModelError(f"The LightGBM text is not UTF-8 ({error.reason} at byte {error.start}).") from error
-
-
-def _check_bytes(contents: bytes) -> None:
-    if not contents:
-        _truncated("it is empty")
-    if len(contents) > MAX_BYTES:
-        _malformed(f"it has {len(contents)} bytes, at most {MAX_BYTES} are accepted")
-    if b"\r" in contents:
-        _malformed("it has CR line ends, on which LightGBM itself aborts; write it with LF (dos2unix)")
-    if b"\x00" in contents:
-        _malformed("it contains a zero byte")
+        raise f.FieldError(f"it is not UTF-8 ({error.reason} at byte {error.start})") from error
 
 
 def _read_header(text: str) -> dict[str, str]:
     first, _, rest = text.partition("\n")
-    if first != "tree":
-        _malformed(f"it starts with {first[:30]!r}, expected the line 'tree'")
+    f.require(first == "tree", f"it starts with {first[:30]!r}, expected the line 'tree'")
     header = read_pairs(rest.split("\n"), "the header", bare=frozenset({"average_output"}))
     if header.get("version") != "v4":
         raise UnsupportedModelError(
@@ -218,42 +203,36 @@ def _read_header(text: str) -> dict[str, str]:
             "(LightGBM 4.x) is supported; load and save it with LightGBM 4."
         )
     for key in header:
-        if key not in _HEADER_KEYS:
-            _malformed(f"the header has the unknown key {key[:60]!r}")
-    if header.get("average_output"):
-        _malformed("average_output has a value")
+        f.require(key in _HEADER_KEYS, f"the header has the unknown key {key[:60]!r}")
+    f.require(not header.get("average_output"), "average_output has a value")
     return header
 
 
 def _split_per_feature(header: dict[str, str], key: str, n_features: int) -> tuple[str, ...]:
     entries = tuple(header.get(key, "").split(" "))
-    if len(entries) != n_features or not all(entries):
-        _malformed(f"{key} has {len(entries)} entries for {n_features} features (max_feature_idx)")
+    fits = len(entries) == n_features and all(entries)
+    f.require(fits, f"{key} has {len(entries)} entries for {n_features} features (max_feature_idx)")
     return entries
 
 
 def _read_trees(
     header: dict[str, str], data: bytes, start: int, n_features: int, num_class: int
 ) -> tuple[Nodes, FloatArray, bytes]:
-    if "tree_sizes" not in header:
-        _malformed("the line tree_sizes is missing")
+    f.require("tree_sizes" in header, "the line tree_sizes is missing")
     sizes = read_integers(header["tree_sizes"], "tree_sizes")
-    if len(sizes) == 0:
-        _malformed("it has no trees")
-    if len(sizes) % num_class:
-        _malformed(f"{len(sizes)} trees are not whole rounds of num_class={num_class}")
-    if np.any(sizes < 1) or sizes.max() > len(data) or sizes.sum() > len(data) - start:
-        _truncated("tree_sizes do not fit the length of the text")
+    f.require(len(sizes) > 0, "it has no trees")
+    f.require(len(sizes) % num_class == 0, f"{len(sizes)} trees are not whole rounds of num_class={num_class}")
+    fits = sizes.min() >= 1 and sizes.max() <= len(data) and sizes.sum() <= len(data) - start
+    f.require(bool(fits), "tree_sizes do not fit the length of the text (truncated?)")
     trees = []
     for index, size in enumerate(sizes.tolist()):
         block = data[start : start + size]
         # the native loader cuts the text at these byte counts unchecked, so they must agree with it
-        if not block.endswith(b"\n\n\n") or block.startswith(b"\n") or b"\n\n" in block[:-3]:
-            _malformed(f"tree_sizes and the block of tree {index} do not agree")
+        agrees = block.endswith(b"\n\n\n") and not block.startswith(b"\n") and b"\n\n" not in block[:-3]
+        f.require(agrees, f"tree_sizes and the block of tree {index} do not agree")
         trees.append(read_tree(_decode(block[:-3]), index, n_features))
         start += size
-    if not data.startswith(b"end of trees\n\n", start):
-        _malformed("tree_sizes do not lead to the line 'end of trees'")
+    f.require(data.startswith(b"end of trees\n\n", start), "tree_sizes do not lead to the line 'end of trees'")
     parts, shrinkage = zip(*trees, strict=True)
     return stack(parts), np.array(shrinkage), data[start + len(b"end of trees\n\n") :]
 
@@ -262,41 +241,41 @@ def _read_constraints(header: dict[str, str], n_features: int) -> tuple[int, ...
     if "monotone_constraints" not in header:
         return ()
     array = read_integers(header["monotone_constraints"], "monotone_constraints")
-    if len(array) != n_features or np.any(np.abs(array) > 1):
-        _malformed(f"monotone_constraints are not {n_features} numbers of -1, 0 and 1")
+    fits = len(array) == n_features and np.all(np.abs(array) <= 1)
+    f.require(bool(fits), f"monotone_constraints are not {n_features} numbers of -1, 0 and 1")
     return tuple(int(i) for i in array)
 
 
 def _read_tail(text: str) -> dict[str, Any]:
     """Read importances (recomputed on writing), parameters and pandas categories."""
     importances, marker, rest = text.partition("\nparameters:\n")
-    if not marker:
-        _truncated("the section 'parameters:' is missing")
+    f.require(bool(marker), "the section 'parameters:' is missing (truncated?)")
     lines = importances.split("\n")
-    if lines[0] != "feature_importances:" or lines[-1] != "":
-        _malformed("the section 'feature_importances:' is missing")
+    is_whole = lines[0] == "feature_importances:" and lines[-1] == ""
+    f.require(is_whole, "the section 'feature_importances:' is missing")
     for line in lines[1:-1]:
-        if not re.fullmatch(r"[^ ]+=[0-9]+", line):
-            _malformed(f"feature_importances has the line {line[:60]!r}")
+        f.require(bool(re.fullmatch(r"[^ ]+=[0-9]+", line)), f"feature_importances has the line {line[:60]!r}")
     body, marker, rest = rest.partition("\nend of parameters\n")
-    if not marker or not body.endswith("\n"):
-        _truncated("the line 'end of parameters' is missing")
+    f.require(bool(marker) and body.endswith("\n"), "the line 'end of parameters' is missing (truncated?)")
     parameters = []
     for line in body[:-1].split("\n"):
         match = _PARAMETER.fullmatch(line)
         if not match:
-            _malformed(f"parameters has the line {line[:60]!r}, expected '[key: value]'")
-        if not _is_readable(match[1], match[2]):
-            _malformed(f"the parameter {match[1]} is {match[2][:60]!r}, which LightGBM cannot read back")
+            raise f.FieldError(f"parameters has the line {line[:60]!r}, expected '[key: value]'")
+        fault = f"the parameter {match[1]} is {match[2][:60]!r}, which LightGBM cannot read back"
+        f.require(_is_readable(match[1], match[2]), fault)
         parameters.append((match[1], match[2]))
-    if len(dict(parameters)) != len(parameters):
-        _malformed("a parameter appears twice")
+    f.require(len(dict(parameters)) == len(parameters), "a parameter appears twice")
     found = {"parameters": tuple(parameters), "pandas_categorical": None, "has_pandas_line": False}
     if rest == "":
         return found
-    if not re.fullmatch(r"\npandas_categorical:[^\n]*\n", rest):
-        _truncated(f"after the parameters comes {rest[:40]!r}")
-    categories = _read_pandas(rest[len("\npandas_categorical:") : -1])
+    is_line = re.fullmatch(r"\npandas_categorical:[^\n]*\n", rest)
+    f.require(bool(is_line), f"after the parameters comes {rest[:40]!r} (truncated?)")
+    try:
+        listed = f.parse_text(rest[len("\npandas_categorical:") : -1])
+    except f.FieldError as error:
+        raise f.FieldError(f"pandas_categorical: {error}") from error
+    categories = f.optional(f.sequence(f.sequence(_category)))(listed, "pandas_categorical")
     return {**found, "pandas_categorical": categories, "has_pandas_line": True}
 
 
@@ -305,27 +284,13 @@ def _is_readable(name: str, value: str) -> bool:
     if name in _NUMERIC:
         return _NUMBER.fullmatch(value) is not None
     try:
-        json.loads(f"[{value}]" if name in _LISTS else f'"{value}"', parse_constant=_refuse_constant)
-    except ValueError:
+        f.parse_text(f"[{value}]" if name in _LISTS else f'"{value}"')
+    except f.FieldError:
         return False
     return True
 
 
-def _refuse_constant(token: str) -> NoReturn:
-    raise ValueError(f"{token} is not JSON")
-
-
-def _read_pandas(text: str) -> list[list[Any]] | None:
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        _malformed(f"pandas_categorical is not valid JSON ({str(error)[:80]})")
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(column, list) for column in value):
-        _malformed("pandas_categorical is not a list of lists")
-    for column in value:
-        for entry in column:
-            if not isinstance(entry, (str, int, float)) or entry in (math.inf, -math.inf):
-                _malformed("pandas_categorical has a category that is not a text, a number or a bool")
+def _category(value: Any, where: str) -> Any:
+    fits = isinstance(value, (str, int, float)) and value not in (math.inf, -math.inf)
+    f.require(fits, f"{where} has a category that is not a text, a number or a bool")
     return value

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import MalformedModelError, UnsupportedModelError
+from pine_boost import json_fields as f
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.parsers.nodes import NO_CODES, Nodes, one_tree
 
@@ -79,42 +80,36 @@ def read_pairs(lines: Iterable[str], where: str, bare: frozenset[str] = frozense
     pairs: dict[str, str] = {}
     for line in lines:
         key, equals, value = line.partition("=")
-        if (not equals and key not in bare) or not key:
-            raise MalformedModelError(f"{where} contains the line {line[:60]!r}, not key=value.")
-        if key in pairs:
-            raise MalformedModelError(f"{where} contains the key {key!r} twice.")
+        fits = bool(key) and (bool(equals) or key in bare)
+        f.require(fits, f"{where} contains the line {line[:60]!r}, not key=value")
+        f.require(key not in pairs, f"{where} contains the key {key!r} twice")
         pairs[key] = value
     return pairs
 
 
 def read_integers(text: str, where: str) -> IntArray:
     """Read integers separated by single spaces."""
-    if not _INTEGERS.fullmatch(text):
-        raise MalformedModelError(f"{where} is {text[:60]!r}, not integers separated by spaces.")
+    f.require(bool(_INTEGERS.fullmatch(text)), f"{where} is {text[:60]!r}, not integers separated by spaces")
     return np.fromstring(text, dtype=np.int64, sep=" ")
 
 
 def read_numbers(text: str, where: str, *, infinite: bool = False) -> FloatArray:
     """Read finite decimal numbers separated by single spaces; ``infinite`` also allows inf and -inf."""
-    if not (_THRESHOLDS if infinite else _NUMBERS).fullmatch(text):
-        raise MalformedModelError(f"{where} is {text[:60]!r}, not numbers separated by spaces.")
+    fits = (_THRESHOLDS if infinite else _NUMBERS).fullmatch(text)
+    f.require(bool(fits), f"{where} is {text[:60]!r}, not numbers separated by spaces")
     tokens = text.split()
     numbers = np.fromiter(map(float, tokens), dtype=np.float64, count=len(tokens))
     # a finite decimal beyond the range would silently become infinite
-    if np.isinf(numbers).sum() != text.count("inf"):
-        raise MalformedModelError(f"{where} contains a number beyond the range of float64.")
+    f.require(np.isinf(numbers).sum() == text.count("inf"), f"{where} contains a number beyond the range of float64")
     return numbers
 
 
 def read_integer(pairs: dict[str, str], key: str, where: str, lowest: int, highest: int) -> int:
     """Read one required integer in a range."""
-    if key not in pairs:
-        raise MalformedModelError(f"{where} lacks the line {key}=.")
+    f.require(key in pairs, f"{where} lacks the line {key}=")
     numbers = read_integers(pairs[key], f"{key} of {where}")
-    if len(numbers) != 1 or not lowest <= numbers[0] <= highest:
-        raise MalformedModelError(
-            f"{key} of {where} is {pairs[key][:60]!r}, expected one integer from {lowest} to {highest}."
-        )
+    fits = len(numbers) == 1 and lowest <= numbers[0] <= highest
+    f.require(fits, f"{key} of {where} is {pairs[key][:60]!r}, expected one integer from {lowest} to {highest}")
     return int(numbers[0])
 
 
@@ -142,8 +137,8 @@ def read_tree(text: str, index: int, n_features: int) -> tuple[Nodes, float]:
     """
     where = f"tree {index}"
     pairs = read_pairs(text.split("\n"), where)
-    if pairs.pop("Tree", None) != str(index) or not text.startswith("Tree="):
-        raise MalformedModelError(f"Block {index} of the trees does not start with 'Tree={index}'.")
+    is_named = pairs.pop("Tree", None) == str(index) and text.startswith("Tree=")
+    f.require(is_named, f"block {index} of the trees does not start with 'Tree={index}'")
     n_leaves = read_integer(pairs, "num_leaves", where, 1, MAX_LEAVES)
     n_categorical = read_integer(pairs, "num_cat", where, 0, n_leaves - 1)
     if pairs.pop("is_linear", "0") != "0" or any(key in pairs for key in _LINEAR_KEYS):
@@ -152,23 +147,19 @@ def read_tree(text: str, index: int, n_features: int) -> tuple[Nodes, float]:
             "supported. Retrain with linear_tree=False."
         )
     shrinkage = read_numbers(pairs.pop("shrinkage", "1"), f"shrinkage of {where}")
-    if len(shrinkage) != 1:
-        raise MalformedModelError(f"shrinkage of {where} has {len(shrinkage)} numbers, expected 1.")
+    f.require(len(shrinkage) == 1, f"shrinkage of {where} has {len(shrinkage)} numbers, expected 1")
     arrays = {key: _read_array(pairs, key, n_leaves, where) for key in LINES}
     boundaries, words = _read_category_sets(pairs, n_categorical, where)
     unknown = set(pairs) - set(LINES) - {"num_leaves", "num_cat"}
-    if unknown:
-        raise MalformedModelError(f"{where} has the unknown key {min(unknown)[:60]!r}.")
+    f.require(not unknown, f"{where} has the unknown key {min(unknown, default='')[:60]!r}")
     children: list[Any] = [arrays.pop(side) for side in ("left_child", "right_child")]
     record = np.zeros(2 * n_leaves - 1, dtype=RECORD)
     inner, leaves = record[: n_leaves - 1], record[n_leaves - 1 :]
     for key, array in arrays.items():
         (leaves if LINES[key].of_leaves else inner)[LINES[key].field] = array
-    _check_splits(inner, n_features, n_categorical, where)
-    if np.any((record["count"] < 0) | (record["count"] >= 2**31)):
-        raise MalformedModelError(f"{where}: a data count is outside the range of int32.")
-    if any(np.any((child >= len(inner)) | (child < -n_leaves)) for child in children):
-        raise MalformedModelError(f"{where}: a child lies outside the tree.")
+    _check_splits(record, len(inner), n_features, n_categorical, where)
+    for child in children:
+        f.require(not np.any((child >= len(inner)) | (child < -n_leaves)), f"{where}: a child lies outside the tree")
     none = np.full(n_leaves, -1)
     left, right = (np.append(np.where(child >= 0, child, len(inner) + ~child), none) for child in children)
     sets: list[Any] = [NO_CODES] * len(record) if n_categorical else []
@@ -182,8 +173,7 @@ def read_tree(text: str, index: int, n_features: int) -> tuple[Nodes, float]:
 def _read_array(pairs: dict[str, str], key: str, n_leaves: int, where: str) -> IntArray | FloatArray:
     line = LINES[key]
     length = n_leaves if line.of_leaves else n_leaves - 1
-    if key not in pairs:
-        raise MalformedModelError(f"{where} lacks the line {key}=.")
+    f.require(key in pairs, f"{where} lacks the line {key}=")
     array: IntArray | FloatArray
     if line.form == "%d":
         array = read_integers(pairs[key], f"{key} of {where}")
@@ -191,47 +181,38 @@ def _read_array(pairs: dict[str, str], key: str, n_leaves: int, where: str) -> I
         array = read_numbers(pairs[key], f"{key} of {where}", infinite=key == "threshold")
     if len(array) == 0 and not line.required:
         return np.zeros(length, dtype=np.int64) if line.form == "%d" else np.zeros(length)
-    if len(array) != length:
-        raise MalformedModelError(
-            f"{key} of {where} has {len(array)} entries, expected {length} (num_leaves={n_leaves})."
-        )
+    found = f"{key} of {where} has {len(array)} entries, expected {length} (num_leaves={n_leaves})"
+    f.require(len(array) == length, found)
     return array
 
 
 def _read_category_sets(pairs: dict[str, str], n_sets: int, where: str) -> tuple[IntArray, IntArray]:
+    texts = [pairs.pop(key, "") for key in ("cat_boundaries", "cat_threshold")]
+    boundaries, words = (read_integers(text, f"the category sets of {where}") for text in texts)
     if n_sets == 0:
-        for key in ("cat_boundaries", "cat_threshold"):
-            if pairs.pop(key, ""):
-                raise MalformedModelError(f"{where} has {key} although num_cat=0.")
-        return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    for key in ("cat_boundaries", "cat_threshold"):
-        if key not in pairs:
-            raise MalformedModelError(f"{where} lacks the line {key}=.")
-    boundaries = read_integers(pairs.pop("cat_boundaries"), f"cat_boundaries of {where}")
-    words = read_integers(pairs.pop("cat_threshold"), f"cat_threshold of {where}")
-    if (
-        len(boundaries) != n_sets + 1
-        or boundaries[0] != 0
-        or boundaries[-1] != len(words)
-        or np.any(np.diff(boundaries) < 1)
-    ):
-        raise MalformedModelError(f"cat_boundaries of {where} do not cut its {len(words)} words into {n_sets} sets.")
-    if np.any((words < 0) | (words >= 2**32)):
-        raise MalformedModelError(f"cat_threshold of {where} has a word that is not 32 bits wide.")
+        f.require(not any(texts), f"{where} has category sets although num_cat=0")
+        return np.zeros(1, dtype=np.int64), words
+    cuts = len(boundaries) == n_sets + 1 and boundaries[0] == 0 and boundaries[-1] == len(words)
+    fits = cuts and np.all(np.diff(boundaries) >= 1)
+    f.require(bool(fits), f"cat_boundaries of {where} do not cut its {len(words)} words into {n_sets} sets")
+    f.require(
+        not np.any((words < 0) | (words >= 2**32)), f"cat_threshold of {where} has a word that is not 32 bits wide"
+    )
     return boundaries, words
 
 
-def _check_splits(inner: npt.NDArray[Any], n_features: int, n_categorical: int, where: str) -> None:
+def _check_splits(record: npt.NDArray[Any], n_inner: int, n_features: int, n_sets: int, where: str) -> None:
+    inner = record[:n_inner]
     feature, decision = inner["split_feature"], inner["decision_type"]
     sets = inner["threshold"][(decision & CATEGORICAL_BIT) != 0]
     faults = {
         f"split_feature names a feature outside 0..{n_features - 1}": (feature < 0) | (feature >= n_features),
         "decision_type is outside 0..11": (decision < 0) | (decision >> 2 > MISSING_NAN),
-        f"the threshold of a categorical split is not an index into its {n_categorical} sets": (sets != np.floor(sets))
+        f"a categorical split does not name one of its {n_sets} sets": (sets != np.floor(sets))
         | (sets < 0)
-        | (sets >= n_categorical),
-        f"num_cat={n_categorical}, but the splits use another number of sets": len(np.unique(sets)) != n_categorical,
+        | (sets >= n_sets),
+        f"num_cat={n_sets}, but the splits use {len(np.unique(sets))} sets": len(np.unique(sets)) != n_sets,
+        "a data count is outside the range of int32": (record["count"] < 0) | (record["count"] >= 2**31),
     }
     for fault, found in faults.items():
-        if np.any(found):
-            raise MalformedModelError(f"{where}: {fault}.")
+        f.require(not np.any(found), f"{where}: {fault}")
