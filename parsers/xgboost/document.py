@@ -19,7 +19,7 @@ from pine_boost import json_fields as f
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.forest import IntArray
 from pine_boost.parsers.nodes import Nodes
-from pine_boost.parsers.xgboost.trees import MAX_INTEGER, REMEDY, Float32Array, fault, read_trees
+from pine_boost.parsers.xgboost.trees import MAX_INTEGER, REMEDY, Float32Array, read_trees
 from pine_boost.parsers.xgboost.ubjson import read_ubjson
 
 # XGBoost hangs on a huge num_class; a file with more classes than this is damaged
@@ -131,8 +131,7 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
     objective = _check_objective(learner["objective"], n_classes)
     typed, n_outputs, items = file_format == "ubj", max(n_classes, 1), model["trees"]
     grown = model["gbtree_model_param"]
-    if grown["num_trees"] != len(items):
-        raise fault("num_trees", f"is {grown['num_trees']}, but there are {len(items)} trees")
+    f.require(grown["num_trees"] == len(items), f"num_trees is {grown['num_trees']}, but there are {len(items)} trees")
     if not items:
         raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
     names, types = _check_features(learner, n_features)
@@ -189,22 +188,22 @@ def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
         checked[key] = reader(item, f"objective.{key}")
     softmax = checked.get("softmax_multiclass_param")
     if checked["name"].startswith("multi:") or softmax is not None:
-        if not isinstance(softmax, dict) or softmax.get("num_class") != str(n_classes):
-            raise fault("num_class", f"is {n_classes}, but the objective says otherwise")
-    elif n_classes > 1:
-        raise fault("num_class", f"is {n_classes} for the objective {checked['name'][:60]!r}")
+        fits = isinstance(softmax, dict) and softmax.get("num_class") == str(n_classes)
+    else:
+        fits = n_classes <= 1
+    f.require(fits, f"num_class is {n_classes}, but the objective {checked['name'][:60]!r} says otherwise")
     return checked
 
 
 def _read_rounds(model: dict[str, Any], n_trees: int, trees_per_round: int) -> IntArray:
     if "iteration_indptr" not in model:  # 1.7: rounds all have the same number of trees
         # 1.7.6 silently ignores trees beyond the last whole round; 2.1.4 and 3.2 reject the file
-        if n_trees % trees_per_round:
-            raise fault("trees", f"are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr")
+        fits = n_trees % trees_per_round == 0
+        f.require(fits, f"trees are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr")
         return np.arange(0, n_trees + 1, trees_per_round)
     rounds: IntArray = f.integers(0, MAX_INTEGER)(model["iteration_indptr"], "iteration_indptr")
-    if len(rounds) < 2 or rounds[0] != 0 or rounds[-1] != n_trees or np.any(np.diff(rounds) < 0):
-        raise fault("iteration_indptr", f"does not divide the {n_trees} trees into rounds")
+    fits = bool(len(rounds) >= 2 and rounds[0] == 0 and rounds[-1] == n_trees and np.all(np.diff(rounds) >= 0))
+    f.require(fits, f"iteration_indptr does not divide the {n_trees} trees into rounds")
     return rounds
 
 
@@ -212,22 +211,18 @@ def _read_weights(value: Any, n_trees: int) -> Float32Array | None:
     if value is None:
         return None
     weights: Float32Array = f.array(np.float32, n_trees, typed=False)(value, "weight_drop")
-    if not np.all(np.isfinite(weights)):
-        raise fault("weight_drop", "holds a number that is not finite")
+    f.require(bool(np.all(np.isfinite(weights))), "weight_drop holds a number that is not finite")
     return weights
 
 
 def _check_features(learner: dict[str, Any], n_features: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     names, types = learner.get("feature_names", ()), learner.get("feature_types", ())
     for where, texts in (("feature_names", names), ("feature_types", types)):
-        if len(texts) not in (0, n_features):
-            raise fault(where, f"has {len(texts)} entries, expected {n_features} or none")
-    if len(set(names)) != len(names):
-        raise fault("feature_names", "holds a name twice")
-    if any(set(name) & _FORBIDDEN_IN_NAMES for name in names):
-        raise fault("feature_names", "holds one of the characters [, ] and <")
-    if not set(types) <= _FEATURE_TYPES:
-        raise fault("feature_types", f"holds a type other than {sorted(_FEATURE_TYPES)}")
+        f.require(len(texts) in (0, n_features), f"{where} has {len(texts)} entries, expected {n_features} or none")
+    f.require(len(set(names)) == len(names), "feature_names holds a name twice")
+    fits = not any(set(name) & _FORBIDDEN_IN_NAMES for name in names)
+    f.require(fits, "feature_names holds one of the characters [, ] and <")
+    f.require(set(types) <= _FEATURE_TYPES, f"feature_types holds a type other than {sorted(_FEATURE_TYPES)}")
     return names, types
 
 
@@ -235,11 +230,10 @@ def _read_base_score(text: str, n_outputs: int) -> tuple[float, ...]:
     """Read ``5E-1`` (up to 3.0) or ``[5E-1]``, ``[a,b,c]`` (from 3.1 on)."""
     is_vector = text.startswith("[") and text.endswith("]")
     parts = text[1:-1].split(",") if is_vector else [text]
-    if len(parts) not in (1, n_outputs) or not all(len(part) < 100 and _NUMBER.match(part) for part in parts):
-        raise fault("base_score", f"is {text[:60]!r}, not 1 or {n_outputs} numbers")
+    fits = len(parts) in (1, n_outputs) and all(len(part) < 100 and _NUMBER.match(part) for part in parts)
+    f.require(fits, f"base_score is {text[:60]!r}, not 1 or {n_outputs} numbers")
     scores = f.array(np.float32, typed=False)([float(part) for part in parts], "base_score").tolist()
-    if not all(math.isfinite(score) for score in scores):
-        raise fault("base_score", f"is {text[:60]!r}, not finite")
+    f.require(all(math.isfinite(score) for score in scores), f"base_score is {text[:60]!r}, not finite")
     return tuple(scores)
 
 
@@ -263,13 +257,12 @@ def read_cats(value: Any, n_features: int, *, typed: bool) -> Cats:
     encodings = section["enc"]
     segments, order = (section[name].astype(np.int64) for name in ("feature_segments", "sorted_idx"))
     if not encodings:
-        if len(order) or np.any(segments != 0) or len(segments) not in (0, n_features + 1):
-            raise fault("cats", "has segments without category values")
+        fits = not len(order) and not np.any(segments) and len(segments) in (0, n_features + 1)
+        f.require(bool(fits), "cats has segments without category values")
         values: tuple[tuple[Any, ...], ...] = ()
         written: list[dict[str, Any]] = []
     else:
-        if len(encodings) != n_features:
-            raise fault("cats", f"has {len(encodings)} features, expected {n_features}")
+        f.require(len(encodings) == n_features, f"cats has {len(encodings)} features, expected {n_features}")
         pairs = [_read_encoding(item, i, typed) for i, item in enumerate(encodings)]
         values = tuple(pair[0] for pair in pairs)
         written = [pair[1] for pair in pairs]
@@ -282,10 +275,10 @@ def read_cats(value: Any, n_features: int, *, typed: bool) -> Cats:
 
 def _check_order(counts: npt.NDArray[np.int64], segments: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> None:
     expected = np.concatenate([[0], np.cumsum(counts)])
-    if not np.array_equal(segments, expected) or len(order) != expected[-1]:
-        raise fault("cats", "has segments that do not match its category values")
-    if not all(np.array_equal(np.sort(order[a:b]), np.arange(b - a)) for a, b in pairwise(expected)):
-        raise fault("cats", "has a sorted_idx that is not a permutation of its category values")
+    fits = np.array_equal(segments, expected) and bool(len(order) == expected[-1])
+    f.require(fits, "cats has segments that do not match its category values")
+    fits = all(np.array_equal(np.sort(order[a:b]), np.arange(b - a)) for a, b in pairwise(expected))
+    f.require(fits, "cats has a sorted_idx that is not a permutation of its category values")
 
 
 def _read_encoding(value: Any, feature: int, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -294,11 +287,9 @@ def _read_encoding(value: Any, feature: int, typed: bool) -> tuple[tuple[Any, ..
         return _read_names(value, where, typed)
     section = f.read(value, {"type": f.integer(0, 255), "values": f.anything}, where)
     kind = section["type"]
-    if kind not in _VALUE_TYPES:
-        raise fault(f"{where}.type", f"is {kind}, expected one of {sorted(_VALUE_TYPES)}")
+    f.require(kind in _VALUE_TYPES, f"{where}.type is {kind}, expected one of {sorted(_VALUE_TYPES)}")
     numbers = f.array(_VALUE_TYPES[kind], typed=typed)(section["values"], f"{where}.values")
-    if len(np.unique(numbers)) != len(numbers):
-        raise fault(f"{where}.values", "holds a value twice")
+    f.require(len(np.unique(numbers)) == len(numbers), f"{where}.values holds a value twice")
     return tuple(numbers.tolist()), {"type": kind, "values": numbers}
 
 
@@ -308,10 +299,9 @@ def _read_names(section: dict[str, Any], where: str, typed: bool) -> tuple[tuple
     offsets, letters = written["offsets"].astype(np.int64), written["values"]
     if len(offsets) == len(letters) == 0:
         return (), written
-    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(letters):
-        raise fault(where, "has offsets that do not span its text")
-    if np.any(np.diff(offsets) < 0):
-        raise fault(where, "has offsets that go back")
+    fits = bool(len(offsets) >= 2 and offsets[0] == 0 and offsets[-1] == len(letters))
+    f.require(fits, f"{where} has offsets that do not span its text")
+    f.require(not np.any(np.diff(offsets) < 0), f"{where} has offsets that go back")
     if np.any(letters < 0):
         # 3.2 counts characters instead of bytes, so only half of 'é' is stored
         raise UnsupportedModelError(
@@ -320,6 +310,5 @@ def _read_names(section: dict[str, Any], where: str, typed: bool) -> tuple[tuple
         )
     text = letters.astype(np.uint8).tobytes().decode("ascii")
     names = tuple(text[a:b] for a, b in pairwise(offsets))
-    if len(set(names)) != len(names):
-        raise fault(where, "holds a name twice")
+    f.require(len(set(names)) == len(names), f"{where} holds a name twice")
     return names, written

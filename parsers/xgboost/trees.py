@@ -148,10 +148,8 @@ def _reach(left: IntArray, offset: IntArray) -> BoolArray:
 def _check_deleted(node: dict[str, Any], reached: BoolArray, deleted: IntArray, offset: IntArray) -> None:
     cut = ~reached
     found = np.add.reduceat(cut.astype(np.int64), offset[:-1])
-    for tree in np.flatnonzero(found != deleted):
-        raise fault(
-            f"tree {tree}", f"has {found[tree]} nodes that its root does not reach, num_deleted {deleted[tree]}"
-        )
+    for tree, (count, stated) in enumerate(zip(found, deleted, strict=True)):
+        f.require(count == stated, f"tree {tree} has {count} nodes that its root does not reach, num_deleted {stated}")
     marked = (node["split_indices"] == DELETED) & (node["left_children"] == -1)
     _refuse(cut & ~marked, offset, "has an unreachable node that is not marked as deleted")
 
@@ -185,23 +183,21 @@ def _stack_categories(
         codes, segments = table["categories"], table["categories_segments"]
         where = f"tree {index}, categories"
         expected = np.flatnonzero(split_type[offset[index] : offset[index + 1]] == 1)
-        if not np.array_equal(nodes, expected):
-            raise fault(where, "are not given for exactly the categorical nodes")
+        f.require(np.array_equal(nodes, expected), f"{where} are not given for exactly the categorical nodes")
         if len(nodes) == 0 and len(codes) == len(sizes) == len(segments) == 0:
             continue
-        if not (len(nodes) == len(sizes) == len(segments)) or np.any(sizes < 1):
-            raise fault(where, "have node, segment and size arrays that do not match")
-        if np.any(sizes > len(codes)) or not np.array_equal(
+        fits = len(nodes) == len(sizes) == len(segments) and not np.any(sizes < 1)
+        f.require(fits, f"{where} have node, segment and size arrays that do not match")
+        fits = not np.any(sizes > len(codes)) and np.array_equal(
             np.append(segments, len(codes)), np.concatenate([[0], np.cumsum(sizes)])
-        ):
-            raise fault(where, "have segments that do not partition the codes")
-        if np.any((codes < 0) | (codes >= XGBOOST_MAX_CATEGORY)):
-            raise fault(where, f"hold a code outside 0..{XGBOOST_MAX_CATEGORY - 1}")
+        )
+        f.require(fits, f"{where} have segments that do not partition the codes")
+        fits = not np.any((codes < 0) | (codes >= XGBOOST_MAX_CATEGORY))
+        f.require(fits, f"{where} hold a code outside 0..{XGBOOST_MAX_CATEGORY - 1}")
         owner = np.repeat(np.arange(len(nodes)), sizes)
         order = np.lexsort((codes, owner))
         codes = codes[order]
-        if np.any((np.diff(codes) == 0) & (np.diff(owner) == 0)):
-            raise fault(where, "hold a code twice")
+        f.require(not np.any((np.diff(codes) == 0) & (np.diff(owner) == 0)), f"{where} hold a code twice")
         count[offset[index] + nodes] = sizes
         pieces.append(codes)
     return np.concatenate([[0], np.cumsum(count)]), np.concatenate(pieces)
