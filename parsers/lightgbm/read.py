@@ -190,7 +190,7 @@ def _feature_categories(document: LightgbmDocument) -> tuple[tuple[Any, ...] | N
     trained as categorical is the same, they are those columns; otherwise (ordered categories, a
     custom categorical_feature) the file does not identify them, and no feature gets categories.
     """
-    columns = document.pandas_categorical or []
+    columns: tuple[Any, ...] = document.pandas_categorical or ()
     features = document.category_features()
     if not columns or len(features) != len(columns) or features[-1] >= len(document.feature_names):
         return ()

@@ -81,21 +81,24 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
     refuse_unsayable(model.forest, codes, "ONNX")
     graph = _Graph(onnx)
     _build(graph, model, codes)
-    built = graph.finish(model)
+    built = graph.finish(model.forest)
     try:
         session = onnxruntime.InferenceSession(built.SerializeToString(), providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common base class
         reason = str(error).strip()[:200]
         raise UnsupportedModelError(f"onnxruntime does not load the model: {reason}") from error
-    dtype = np.float32 if model.forest.comparison is Comparison.FLOAT32_LESS else np.float64
 
     def run(matrix: FloatArray) -> tuple[npt.NDArray[Any] | None, FloatArray]:
         names = [output.name for output in built.graph.output]
-        found = dict(zip(names, session.run(names, {"X": matrix.astype(dtype)}), strict=True))
+        found = dict(zip(names, session.run(names, {"X": matrix.astype(_input_type(model.forest))}), strict=True))
         return found.get("label"), found["margin"]
 
     require_agreement(model, run, X_fit, codes=codes, engine="onnxruntime")
     return built
+
+
+def _input_type(forest: Forest) -> Any:
+    return np.float32 if forest.comparison is Comparison.FLOAT32_LESS else np.float64
 
 
 class _Graph:
@@ -118,18 +121,19 @@ class _Graph:
         self.nodes.append(node)
         return result
 
+    def element(self, dtype: Any) -> Any:
+        return self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+    def cast(self, value: str, dtype: Any) -> str:
+        return self.add("Cast", value, to=self.element(dtype))
+
     def output(self, name: str, dtype: Any, *shape: int) -> None:
-        element = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        value = self.onnx.helper.make_tensor_value_info(name, element, [None, *shape])
+        value = self.onnx.helper.make_tensor_value_info(name, self.element(dtype), [None, *shape])
         self.outputs.append(value)
 
-    def finish(self, model: Model) -> Any:
-        is_float32 = model.forest.comparison is Comparison.FLOAT32_LESS
-        element = np.float32 if is_float32 else np.float64
+    def finish(self, forest: Forest) -> Any:
         helper = self.onnx.helper
-        entry = helper.make_tensor_value_info(
-            "X", helper.np_dtype_to_tensor_dtype(np.dtype(element)), [None, model.forest.n_features]
-        )
+        entry = helper.make_tensor_value_info("X", self.element(_input_type(forest)), [None, forest.n_features])
         graph = helper.make_graph(self.nodes, "model", [entry], self.outputs, self.constants)
         operators = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 5)]
         built = helper.make_model(graph, opset_imports=operators, ir_version=10, producer_name="pine_boost")
@@ -161,12 +165,11 @@ def _build(graph: _Graph, model: Model, codes: bool) -> None:
 
 def _prepared_input(graph: _Graph, forest: Forest) -> str:
     """Add the input as the native comparison sees it, in double precision."""
-    double, single = (graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in (np.float64, np.float32))
     rows = "X"
     if forest.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
-        rows = graph.add("Cast", rows, to=single)
+        rows = graph.cast(rows, np.float32)
     if forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
-        rows = graph.add("Cast", rows, to=double)
+        rows = graph.cast(rows, np.float64)
     categorical = np.unique(forest.feature[forest.kind == SplitKind.CATEGORICAL])
     if len(categorical) == 0:
         return rows
@@ -184,13 +187,12 @@ def _prepared_input(graph: _Graph, forest: Forest) -> str:
 
 
 def _add_label(graph: _Graph, forest: Forest, margin: str) -> None:
-    integers = graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
     if forest.n_outputs > 1:
         index = graph.add("ArgMax", margin, axis=1, keepdims=0, select_last_index=0)
     else:
         cuts = graph.constant(np.array([forest.decision.cuts], dtype=np.float64))
         operator = "GreaterOrEqual" if forest.decision.tie is Tie.HIGHEST else "Greater"
-        above = graph.add("Cast", graph.add(operator, margin, cuts), to=integers)
+        above = graph.cast(graph.add(operator, margin, cuts), np.int64)
         index = graph.add("ReduceSum", above, graph.constant(np.array([1])), keepdims=0)
     labels = np.array(forest.classes)
     if labels.dtype.kind in "bui":
@@ -224,19 +226,20 @@ def _scaled(graph: _Graph, forest: Forest, link: LinkFunction, margin: str) -> s
     return graph.add("Mul", margin, graph.constant(np.full((1, 1), factor)))
 
 
+_OPERATORS = {
+    **dict.fromkeys(("sigmoid", "multiclass_ova"), "Sigmoid"),
+    "exponential": "Exp",
+    "logarithm_one_plus_exp": "Softplus",
+}
+
+
 def _apply(graph: _Graph, name: str, margin: str) -> str:
-    if name in ("sigmoid", "multiclass_ova"):
-        return graph.add("Sigmoid", margin)
-    if name == "exponential":
-        return graph.add("Exp", margin)
-    if name == "logarithm_one_plus_exp":
-        return graph.add("Softplus", margin)
+    if name in _OPERATORS:
+        return graph.add(_OPERATORS[name], margin)
     if name == "signed_square":
         return graph.add("Mul", margin, graph.add("Abs", margin))
     if name == "hinge":
-        double = graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(np.float64))
-        positive = graph.add("Greater", margin, graph.constant(np.zeros((1, 1))))
-        return graph.add("Cast", positive, to=double)
+        return graph.cast(graph.add("Greater", margin, graph.constant(np.zeros((1, 1)))), np.float64)
     return margin
 
 

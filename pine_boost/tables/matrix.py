@@ -179,20 +179,13 @@ def _read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
     return matrix
 
 
-def _recoded(schema: InputSchema, is_frame: bool) -> list[int]:
-    """Return the features whose categories were matched by value."""
-    if not is_frame:
-        return []
-    return [j for j in range(schema.n_features) if schema.categories_of(j) is not None]
-
-
 def _checked_values(matrix: FloatArray, schema: InputSchema, name: str, is_frame: bool) -> FloatArray:
     if not np.isnan(schema.missing_value):
         with np.errstate(over="ignore"):
             # XGBoost compares both as float32
             equal = matrix.astype(np.float32) == np.float32(schema.missing_value)
         # categories of a frame were already compared by their own codes
-        equal[:, _recoded(schema, is_frame)] = False
+        equal[:, [is_frame and schema.categories_of(j) is not None for j in range(schema.n_features)]] = False
         if equal.any():
             matrix = np.where(equal, np.nan, matrix)
     if not schema.accepts_missing and np.isnan(matrix).any():
