@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.compiled import fresh_sources, quick_nodes
+from pine_boost.kernels.compiled import scorer_fields
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.kernels.library import SOURCE
 
 __all__ = ["to_c"]
 
-_TYPES = {"i4": "int32_t", "u8": "uint64_t", "f8": "double", "f4": "float"}
+_TYPES = {"i4": "int32_t", "u8": "uint64_t", "f8": "double", "f4": "float", "quick": "quick_t", "brief": "brief_t"}
 _MAIN = Path(__file__).with_name("main.c")  # the entry points of every file
 
 
@@ -39,34 +39,9 @@ def to_c(flat: FlatForest, native: NativeSum, plan: ExitPlan, classes: Sequence[
         ``main`` prints the labels of a CSV file (define PINE_NO_MAIN to leave it out). Compile with
         ``-std=c99 -O2 -ffp-contract=off -lm`` and without fast-math.
     """
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    numbers: dict[str, Any] = {"divisor": native.divisor, "slope": native.slope, "zero": flat.zero}
-    for source in (flat, plan):
-        arrays |= {name: value for name, value in vars(source).items() if isinstance(value, np.ndarray)}
-    arrays["fresh_offset"], arrays["fresh_source"] = fresh_sources(flat, plan.order)
-    arrays["quick"], arrays["quick_tree"] = quick_nodes(flat)
-    arrays |= {"native_value": native.value, "native_intercept": native.intercept, "cut": native.cuts}
-    for name in ("n_features", "n_outputs", "n_trees", "n_sources", "n_columns", "is_float32", "is_closed"):
-        numbers[name] = int(getattr(flat, name))
-    has_missing = not np.isnan(flat.missing_value)
-    numbers |= {
-        "refuses_missing": int(flat.refuses_missing),
-        "refuses_infinite": int(flat.refuses_infinite),
-        "has_missing_value": int(has_missing),
-        "missing_value": flat.missing_value if has_missing else 0.0,
-        "snaps": int(flat.zero >= 0),
-        "category_rule": int(flat.code_rule),
-        "sums_float32": int(native.value.dtype == np.float32),
-        "native_width": native.value.shape[1],
-        "link": int(native.link),
-        "n_cuts": len(native.cuts),
-        "wins_ties": int(native.wins_ties),
-        "intercept_last": int(native.intercept_last),
-        "n_stages": plan.n_stages,
-        "n_sets": plan.n_sets,
-        "width": plan.value.shape[2],
-        "n_exits": plan.low.shape[1],
-    }
+    found = scorer_fields(flat, native, plan)
+    arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+    numbers = {name: value for name, value in found.items() if name not in arrays}
     head = "\n".join(f"// {line}" if line else "//" for line in comment.splitlines())
     labels = ", ".join(_text(label) for label in classes) or '""'
     fields = [f"    .{name} = {_number(value)}," for name, value in numbers.items()]
@@ -86,9 +61,11 @@ def to_c(flat: FlatForest, native: NativeSum, plan: ExitPlan, classes: Sequence[
 
 
 def _declare(name: str, array: npt.NDArray[Any]) -> str:
-    kind = array.dtype.str[1:]
+    kind = name.removeprefix("pine_") if array.dtype.names else array.dtype.str[1:]
     flat = np.ascontiguousarray(array).ravel()
-    if kind == "u8":
+    if array.dtype.names:
+        words = [f"{{{', '.join(map(str, node))}}}" for node in flat.tolist()]
+    elif kind == "u8":
         words = [f"{value:#x}ULL" for value in flat.tolist()]
     elif kind == "i4":
         words = [str(value) for value in flat.tolist()]

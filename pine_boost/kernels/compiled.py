@@ -16,6 +16,8 @@ from pine_boost.kernels.library import RegionStruct, ScorerStruct, TableStruct
 REFUSED = -2  # the class of a row that the library itself would refuse
 _NO_MEMORY = -3
 _ROWS_PER_THREAD = 2048  # fewer are not worth a thread
+_LANES = 8  # of trees.c
+_MOST_SURE = 8  # levels of a single row's walk before a look whether it has ended
 
 
 class CompiledTrees:
@@ -32,18 +34,12 @@ class CompiledTrees:
         self._library, self._flat = library, flat
         self._bound = flat, native, plan, sums
         self._kept: list[Any] = []  # the arrays that C points into
-        self._struct = ScorerStruct()
-        self._fill_forest(flat)
-        if native is not None:
-            self._fill_native(native)
-        if plan is not None:
-            self._fill_plan(flat, plan)
+        self._struct = self._filled(ScorerStruct(), scorer_fields(flat, native, plan))
         self._region = RegionStruct()
         if sums is not None:
-            self._region.n_terms, self._region.n_groups = len(sums.first), len(sums.limit)
-            self._region.has_trees = int(sums.leaf_cost.any())
-            for name in (entry[0] for entry in RegionStruct._fields_[3:]):
-                self._point(name, getattr(sums, name), getattr(sums, name).dtype, self._region)
+            tables = {name: getattr(sums, name) for name, _kind in RegionStruct._fields_[3:]}
+            counts = {"n_terms": len(sums.first), "n_groups": len(sums.limit), "has_trees": int(sums.leaf_cost.any())}
+            self._filled(self._region, counts | tables)
         self._pointer = ctypes.addressof(self._struct)
         #: class of one row: called with the bytes of its numbers and whether these are float32
         self.class_of_row = partial(library.pine_score_row, ctypes.c_void_p(self._pointer))
@@ -121,63 +117,91 @@ class CompiledTrees:
         strides = (X.strides[0] // X.itemsize, X.strides[1] // X.itemsize)
         return TableStruct(X.ctypes.data, X.dtype == np.float32, *strides, is_raw, len(X)), X
 
-    def _point(self, name: str, array: npt.NDArray[Any], dtype: Any, struct: Any = None) -> None:
-        array = np.ascontiguousarray(array, dtype=dtype)
-        self._kept.append(array)
-        setattr(struct or self._struct, name, array.ctypes.data if array.size else None)
+    def _filled(self, struct: Any, fields: dict[str, Any]) -> Any:
+        for name, value in fields.items():
+            if isinstance(value, np.ndarray):
+                self._kept.append(array := np.ascontiguousarray(value))
+                value = array.ctypes.data if array.size else None
+            setattr(struct, name, value)
+        return struct
 
-    def _fill_forest(self, flat: FlatForest) -> None:
-        struct = self._struct
-        for name in ("n_features", "n_outputs", "n_trees", "n_sources", "n_columns"):
-            setattr(struct, name, getattr(flat, name))
-        for name in ("is_float32", "is_closed", "refuses_missing", "refuses_infinite"):
-            setattr(struct, name, int(getattr(flat, name)))
-        struct.snaps, struct.zero = int(flat.zero >= 0), flat.zero
-        struct.missing_value, struct.has_missing_value = flat.missing_value, int(not np.isnan(flat.missing_value))
-        struct.category_rule = int(flat.code_rule)
-        for name in (entry[0] for entry in ScorerStruct._fields_):
-            if isinstance(array := getattr(flat, name, None), np.ndarray):
-                self._point(name, array, array.dtype)
-        quick, quick_tree = quick_nodes(flat)
-        self._point("quick", quick, np.uint64)
-        self._point("quick_tree", quick_tree, np.int32)
-        struct.divisor = struct.slope = 1.0
 
-    def _fill_native(self, native: NativeSum) -> None:
-        struct, dtype = self._struct, native.value.dtype
-        struct.sums_float32 = int(dtype == np.float32)
-        struct.native_width = native.value.shape[1]
-        struct.link, struct.n_cuts, struct.wins_ties = int(native.link), len(native.cuts), int(native.wins_ties)
-        struct.divisor, struct.slope = native.divisor, native.slope
-        struct.intercept_last = int(native.intercept_last)
-        self._point("native_value", native.value, dtype)
-        self._point("native_intercept", native.intercept, dtype)
-        self._point("cut", native.cuts, np.float64)
-
-    def _fill_plan(self, flat: FlatForest, plan: ExitPlan) -> None:
-        struct = self._struct
-        struct.n_stages, struct.n_sets, struct.width = plan.n_stages, plan.n_sets, plan.value.shape[2]
-        struct.n_exits = plan.low.shape[1]
+def scorer_fields(flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None) -> dict[str, Any]:
+    """The fields of ``scorer_t``, see trees.c: integers, floats and arrays; those that are left out stay 0."""
+    quick, quick_tree = quick_nodes(flat)
+    found = {name: value for name, value in vars(flat).items() if isinstance(value, np.ndarray)}
+    for name in ("n_features", "n_outputs", "n_trees", "n_sources", "n_columns", "is_float32", "is_closed"):
+        found[name] = int(getattr(flat, name))
+    has_missing_value = not np.isnan(flat.missing_value)
+    found |= {
+        "snaps": int(flat.zero >= 0),
+        "zero": flat.zero,
+        "refuses_missing": int(flat.refuses_missing),
+        "refuses_infinite": int(flat.refuses_infinite),
+        "has_missing_value": int(has_missing_value),
+        "missing_value": flat.missing_value if has_missing_value else 0.0,
+        "category_rule": int(flat.code_rule),
+        "quick": quick,
+        "quick_tree": quick_tree,
+        "divisor": 1.0,
+        "slope": 1.0,
+    }
+    if native is not None:
+        found |= {
+            "sums_float32": int(native.value.dtype == np.float32),
+            "native_width": native.value.shape[1],
+            "native_value": native.value,
+            "native_intercept": native.intercept,
+            "intercept_last": int(native.intercept_last),
+            "link": int(native.link),
+            "divisor": native.divisor,
+            "slope": native.slope,
+            "n_cuts": len(native.cuts),
+            "cut": native.cuts,
+            "wins_ties": int(native.wins_ties),
+        }
+    if plan is not None:
         offset, fresh = fresh_sources(flat, plan.order)
-        for name, array in (("order", plan.order), ("fresh_offset", offset), ("fresh_source", fresh)):
-            self._point(name, array, np.int32)
-        self._point("stage", plan.stage, np.int32)
-        self._point("stage_set", plan.stage_set, np.int32)
-        for name in ("value", "intercept", "low", "high", "gap"):
-            self._point(name, getattr(plan, name), np.float64)
+        found |= {name: value for name, value in vars(plan).items() if isinstance(value, np.ndarray)}
+        found |= {"n_stages": plan.n_stages, "n_sets": plan.n_sets, "width": plan.value.shape[2]}
+        found |= {"n_exits": plan.low.shape[1], "fresh_offset": offset, "fresh_source": fresh}
+        found |= row_walks(flat, plan.order, quick, quick_tree)
+    return found
 
 
-def quick_nodes(flat: FlatForest) -> tuple[npt.NDArray[np.uint64], Int32Array]:
-    """Nodes as the kernel reads them fastest, see trees.c, and whether each tree has them."""
-    rank = flat.node & np.uint64(0xFFFF)
-    column = flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)
+def quick_nodes(flat: FlatForest) -> tuple[npt.NDArray[Any], Int32Array]:
+    """Nodes as the kernel reads them fastest, and whether each tree has them."""
+    rank = (flat.node & np.uint64(0xFFFF)).astype(np.uint16)
     step = flat.node >> np.uint64(40)
     n_leaves = np.diff(flat.leaf_offset)
     is_quick = (flat.tree_set < 0) & (np.maximum.reduceat(step, flat.root) < 2**16) & (n_leaves <= 2**16)
     is_leaf = flat.leaf_of_node >= 0
-    number = flat.leaf_of_node[is_leaf] - np.repeat(flat.leaf_offset[:-1], n_leaves)  # each tree's leaves are together
-    rank[is_leaf] = number.astype(np.uint64) & np.uint64(0xFFFF)
-    return rank | (step & np.uint64(0xFFFF)) << np.uint64(16) | column << np.uint64(33), is_quick.astype(np.int32)
+    # each tree's leaves are together
+    rank[is_leaf] = (flat.leaf_of_node[is_leaf] - np.repeat(flat.leaf_offset[:-1], n_leaves)).astype(np.uint16)
+    quick = np.empty(len(rank), dtype=[("rank", np.uint16), ("step", np.uint16), ("column", np.uint32)])
+    quick["rank"], quick["step"] = rank, step.astype(np.uint16)
+    quick["column"] = flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)
+    return quick, is_quick.astype(np.int32)
+
+
+def row_walks(flat: FlatForest, order: Int32Array, quick: npt.NDArray[Any], quick_tree: Int32Array) -> dict[str, Any]:
+    """The walks of a single row: nodes in half the bytes where they fit, roots and leaves in the order of visits."""
+    is_quick = quick_tree[order] > 0
+    found: dict[str, Any] = {"sure_levels": min(int(flat.depth[order][is_quick].max(initial=0)), _MOST_SURE)}
+    root = flat.root[order]
+    if is_quick.all() and max(quick["step"].max(), quick["column"].max()) < 2**8:
+        size = np.diff(np.append(flat.root, len(quick)))[order]
+        first = np.cumsum(size) - size
+        nodes = quick[np.repeat(root - first, size) + np.arange(len(quick))]
+        brief = np.empty(len(quick), dtype=[("rank", np.uint16), ("step", np.uint8), ("column", np.uint8)])
+        for name in brief.dtype.names or ():
+            brief[name] = nodes[name]
+        found["brief"], root = brief, first
+    # the last node is a leaf: trees without quick nodes stay there, and what fills up the last lanes
+    last = len(quick) - 1
+    found["row_root"] = np.append(np.where(is_quick, root, last), np.full(_LANES - 1, last)).astype(np.int32)
+    found["row_leaf"] = np.where(is_quick, flat.leaf_offset[:-1][order], -1).astype(np.int32)
+    return found
 
 
 def fresh_sources(flat: FlatForest, order: Int32Array) -> tuple[Int32Array, Int32Array]:

@@ -15,10 +15,7 @@
  *   bits 40..63  distance to the left child, the right one follows it; 0 at a leaf
  * A leaf reads column 0 and stays where it is, so that rows may walk a tree in step.
  *
- * A quick node is the same node where the tree has no category split and no long distance:
- *   bits  0..15  rank; at a leaf its number in the tree
- *   bits 16..31  distance to the left child
- *   bits 32..63  twice the column: where its bin lies among the bytes of a row
+ * Trees without category splits and long distances are walked in shorter nodes, quick_t and brief_t.
  */
 #include <math.h>
 #include <stdint.h>
@@ -27,6 +24,8 @@
 
 #define BLOCK 64
 #define LANES 8
+#define GROUP 64
+#define MORE_LEVELS 4
 #define MANY 512
 #define FEW_EDGES 12
 #define STACK_COLUMNS 1024
@@ -39,6 +38,18 @@
 
 enum { EXACT_CODES, TRUNCATED_CODES, KNOWN_CODES };
 enum { IDENTITY, SIGMOID_FLOAT32, SOFTMAX_FLOAT32, EXP_FLOAT32, SIGMOID, SOFTMAX, EXP };
+
+/* A node without its category bit; at a leaf the rank is its number in the tree. */
+typedef struct {
+    uint16_t rank, step;
+    uint32_t column;
+} quick_t;
+
+/* The same for few columns and small trees, in the order of visits: single rows wait for the cache more than for splits. */
+typedef struct {
+    uint16_t rank;
+    uint8_t step, column;
+} brief_t;
 
 typedef struct {
     int64_t n_features, n_outputs, n_trees, n_sources, n_columns;
@@ -57,7 +68,7 @@ typedef struct {
     const int32_t *set_word;
     const uint64_t *word;
     const int32_t *leaf_of_node, *leaf_offset, *tree_output;
-    const uint64_t *quick;
+    const quick_t *quick;
     const int32_t *quick_tree; /* whether a tree has quick nodes */
     /* the library's own sum and decision */
     int64_t sums_float32, native_width, link, n_cuts, wins_ties, intercept_last;
@@ -68,6 +79,11 @@ typedef struct {
     int64_t n_stages, n_sets, width, n_exits;
     const int32_t *order, *fresh_offset, *fresh_source, *stage, *stage_set;
     const double *value, *intercept, *low, *high, *gap;
+    /* walks of one row, by place in the order: roots among the brief nodes, or where these are null the quick ones, and
+     * first leaves, -1 at trees without; no tree is deeper than so many levels, or they are not worth a look before */
+    int64_t sure_levels;
+    const brief_t *brief;
+    const int32_t *row_root, *row_leaf;
 } scorer_t;
 
 typedef struct {
@@ -287,21 +303,17 @@ static inline int32_t walk(const scorer_t *s, int64_t tree, const uint16_t *bins
     return s->leaf_of_node[place - s->node];
 }
 
-/* The distance from a quick node to the child of a row. */
-static inline uint32_t next_step(uint64_t node, const uint16_t *bins)
-{
-    return ((uint32_t)node >> 16) + (*(const uint16_t *)((const char *)bins + (node >> 32)) > (uint16_t)node);
-}
+#define NEXT_STEP(node, bins) ((node)->step + (uint32_t)((bins)[(node)->column] > (node)->rank))
 
 /* The leaves of the rows of a block in one tree, eight rows in step. */
 static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, const uint8_t *slots, int64_t count,
                       int32_t *leaves)
 {
-    const uint64_t *root = s->quick + s->root[tree];
+    const quick_t *root = s->quick + s->root[tree];
     int64_t j = 0, depth = s->depth[tree];
     if (s->quick_tree[tree]) {
         for (; j + 3 <= count; j += LANES) {
-            const uint64_t *place[LANES];
+            const quick_t *place[LANES];
             const uint16_t *own[LANES];
             for (int lane = 0; lane < LANES; lane++) {
                 place[lane] = root;
@@ -310,44 +322,70 @@ static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, con
             for (int64_t level = 0; level < depth; level++) {
                 uint32_t moved = 0;
                 for (int lane = 0; lane < LANES; lane++) {
-                    uint64_t node = *place[lane];
-                    moved |= (uint32_t)node >> 16;
-                    place[lane] += next_step(node, own[lane]);
+                    const quick_t *node = place[lane];
+                    moved |= node->step;
+                    place[lane] += NEXT_STEP(node, own[lane]);
                 }
                 if (!moved) break;
             }
             for (int lane = 0; lane < LANES && j + lane < count; lane++)
-                leaves[j + lane] = s->leaf_offset[tree] + (int32_t)(*place[lane] & 0xFFFF);
+                leaves[j + lane] = s->leaf_offset[tree] + place[lane]->rank;
         }
     }
     for (; j < count; j++) leaves[j] = walk(s, tree, bins + slots[j] * s->n_columns);
 }
 
-/* The leaves of one row in up to LANES trees, in step. Not static: inlined, the places run out of registers. */
-void pine_walk_trees(const scorer_t *s, const int32_t *trees, int64_t count, const uint16_t *bins, int32_t *leaves)
+/* The leaves of one row in up to GROUP trees that follow each other in the order of visits. All trees are walked for
+ * as many levels as most paths have, LANES in step, then those whose path goes on: a look whether a path has ended costs
+ * a mispredicted branch. Not static: inlined, the places run out of registers. */
+#define WALK_TREES(NAME, NODE)                                                                                         \
+    void NAME(const NODE *nodes, const int32_t *root, int64_t count, int64_t levels, const uint16_t *bins,             \
+              int32_t *numbers)                                                                                        \
+    {                                                                                                                  \
+        uint32_t place[GROUP + LANES], open[GROUP + LANES];                                                            \
+        int64_t n_open = 0;                                                                                            \
+        for (int64_t i = 0; i < count; i += LANES) {                                                                   \
+            uint64_t own[LANES];                                                                                       \
+            for (int lane = 0; lane < LANES; lane++) own[lane] = (uint64_t)root[i + lane];                             \
+            for (int64_t level = 0; level < levels; level++)                                                           \
+                for (int lane = 0; lane < LANES; lane++) own[lane] += NEXT_STEP(nodes + own[lane], bins);              \
+            for (int lane = 0; lane < LANES; lane++) place[i + lane] = (uint32_t)own[lane];                            \
+        }                                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            open[n_open] = (uint32_t)i;                                                                                \
+            n_open += nodes[place[i]].step > 0;                                                                        \
+        }                                                                                                              \
+        while (n_open) {                                                                                               \
+            int64_t n_kept = 0;                                                                                        \
+            for (int lane = 0; lane < LANES; lane++) open[n_open + lane] = open[0];                                    \
+            for (int64_t i = 0; i < n_open; i += LANES) {                                                              \
+                uint64_t own[LANES];                                                                                   \
+                for (int lane = 0; lane < LANES; lane++) own[lane] = place[open[i + lane]];                            \
+                for (int level = 0; level < MORE_LEVELS; level++)                                                      \
+                    for (int lane = 0; lane < LANES; lane++) own[lane] += NEXT_STEP(nodes + own[lane], bins);          \
+                for (int lane = 0; lane < LANES; lane++) place[open[i + lane]] = (uint32_t)own[lane];                  \
+            }                                                                                                          \
+            for (int64_t i = 0; i < n_open; i++) {                                                                     \
+                uint32_t tree = open[i];                                                                               \
+                open[n_kept] = tree;                                                                                   \
+                n_kept += nodes[place[tree]].step > 0;                                                                 \
+            }                                                                                                          \
+            n_open = n_kept;                                                                                           \
+        }                                                                                                              \
+        for (int64_t i = 0; i < count; i++) numbers[i] = nodes[place[i]].rank;                                         \
+    }
+
+WALK_TREES(pine_walk_quick, quick_t)
+WALK_TREES(pine_walk_brief, brief_t)
+
+static inline void walk_trees(const scorer_t *s, int64_t first, int64_t count, const uint16_t *bins, int32_t *leaves)
 {
-    const uint64_t *nodes = s->quick;
-    uint32_t place[LANES], moved = 1;
-    int is_quick = 1;
-    for (int lane = 0; lane < LANES; lane++) {
-        int32_t tree = trees[lane < count ? lane : 0];
-        place[lane] = (uint32_t)s->root[tree];
-        is_quick &= s->quick_tree[tree];
-    }
-    if (!is_quick) {
-        for (int64_t j = 0; j < count; j++) leaves[j] = walk(s, trees[j], bins);
-        return;
-    }
-    while (moved) {
-        moved = 0;
-        for (int lane = 0; lane < LANES; lane++) {
-            uint64_t node = nodes[place[lane]];
-            moved |= (uint32_t)node >> 16;
-            place[lane] += next_step(node, bins);
-        }
-    }
-    for (int lane = 0; lane < LANES && lane < count; lane++)
-        leaves[lane] = s->leaf_offset[trees[lane]] + (int32_t)(nodes[place[lane]] & 0xFFFF);
+    const int32_t *leaf = s->row_leaf + first;
+    if (s->brief)
+        pine_walk_brief(s->brief, s->row_root + first, count, s->sure_levels, bins, leaves);
+    else
+        pine_walk_quick(s->quick, s->row_root + first, count, s->sure_levels, bins, leaves);
+    for (int64_t i = 0; i < count; i++) leaves[i] = leaf[i] < 0 ? walk(s, s->order[first + i], bins) : leaf[i] + leaves[i];
 }
 
 /* Add the leaf of a tree to the sums of a row in the library's own type. */
@@ -482,24 +520,35 @@ static inline void start_sums(const scorer_t *s, double *sums)
     memcpy(sums, s->intercept, (size_t)(s->n_sets * s->n_outputs) * sizeof(double));
 }
 
-/* Walks LANES trees at a time, whether or not a stage ends among them. */
+/* How many trees are walked at once: as far as the next stage, and in the end many, whether or not stages end among
+ * them. */
+static inline int64_t group_size(int64_t n_due, int64_t n_walked)
+{
+    int64_t size = n_due > 2 * n_walked ? n_due : 2 * n_walked;
+    return size < GROUP ? (size + LANES - 1) / LANES * LANES : GROUP;
+}
+
 static int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins, double *sums, double *native)
 {
-    int32_t leaves[LANES];
+    int32_t leaves[GROUP];
     int64_t stage = 0;
     if (is_refused(s, table, 0)) return REFUSED;
     bins[0] = 0;
     start_sums(s, sums);
-    for (int64_t place = 0; place < s->n_trees; place += LANES) {
-        int64_t count = s->n_trees - place < LANES ? s->n_trees - place : LANES, j = 0;
+    for (int64_t place = 0, count; place < s->n_trees; place += count) {
+        int64_t j = 0;
+        count = group_size(s->stage[stage] - place, place);
+        if (count > s->n_trees - place) count = s->n_trees - place;
         for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + count]; i++)
             bin_row(s, s->fresh_source[i], table, 0, bins);
-        pine_walk_trees(s, s->order + place, count, bins, leaves);
+        walk_trees(s, place, count, bins, leaves);
         while (j < count) {
             int64_t end = s->stage[stage] - place < count ? s->stage[stage] - place : count;
-            if (s->n_sets * s->n_outputs == 1)
-                for (; j < end; j++) sums[0] += s->value[leaves[j]];
-            else
+            if (s->n_sets * s->n_outputs == 1) {
+                double sum = sums[0]; /* in a register: for all the compiler knows, sums[0] is a leaf value */
+                for (; j < end; j++) sum += s->value[leaves[j]];
+                sums[0] = sum;
+            } else
                 for (; j < end; j++) add_leaf(s, s->order[place + j], leaves[j], s->stage_set[stage], sums);
             if (place + j == s->stage[stage]) {
                 int32_t found = exit_class(s, stage++, sums);

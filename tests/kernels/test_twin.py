@@ -77,6 +77,23 @@ def test_kernel_and_twin_agree(seed, n_outputs, vector, n_trees, depth):
     assert compiled.class_of_row(row.tobytes(), False) == twin.class_of_row(row.tobytes(), False)
 
 
+@pytest.mark.parametrize(("n_features", "categorical"), [(4, []), (4, [1]), (300, [])])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_single_rows_in_deep_trees_agree(n_features, categorical, n_outputs):
+    """Short and long paths side by side, more trees than are walked at once, columns of more than a byte."""
+    rng = np.random.default_rng(n_features)
+    forest = random_forest(
+        rng, 90 * n_outputs, 14, n_features, n_outputs, categorical=categorical, leaf_probability=0.42
+    )
+    flat, native = flatten(forest), plain_sum(forest)
+    assert flat.depth.max() > 9
+    for plan in [random_plan(rng, forest, flat) for _ in range(4)]:
+        compiled, twin = bind(flat, native, plan), NumpyTrees(flat, native, plan)
+        X = hard_rows(forest, 40, 1)
+        rows = [compiled.class_of_row(np.ascontiguousarray(row).tobytes(), False) for row in X]
+        assert rows == twin.classes(X, is_raw=True).tolist()
+
+
 def both_ways(monkeypatch, call):
     """What a function gives with the C kernel and with the twin."""
     with monkeypatch.context() as patched:
