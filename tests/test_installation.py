@@ -14,7 +14,7 @@ from pine_boost.model import reference
 from pine_boost.model.rules import Comparison
 from pine_boost.proof.cpsat import solver
 from pine_boost.proof.problem import Answer
-from tests.support.command_line import run
+from tests.support.command_line import expect, run
 
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
@@ -45,8 +45,7 @@ def test_a_changed_comparison_is_found(monkeypatch, capsys):
         return rule(forest, node, x)
 
     monkeypatch.setattr(reference, "_goes_left", changed)
-    code, out, _ = run(capsys, "doctor")
-    assert code == 1
+    out, _ = expect(capsys, 1, "doctor")
     lines = [line for line in out.splitlines() if line.startswith("FAILED")]
     assert [line.split("  ")[1].strip() for line in lines] == [
         "CatBoost, two classes",

@@ -16,7 +16,7 @@ from pine_boost.fleet import Job
 from pine_boost.fleet.run import Policy, run_job
 from pine_boost.region.region import Region
 from pine_boost.tables.table_files import read_any
-from tests.support.command_line import run, words
+from tests.support.command_line import expect, run, words
 
 
 def test_prune_writes_a_model_that_keeps_its_promise(files, pruned):
@@ -50,14 +50,14 @@ def test_all_formats_give_the_same(files, pruned, tmp_path, capsys):
 
 
 def test_no_time_is_exit_code_two(files, tmp_path, capsys):
-    code, out, _ = run(
+    out, _ = expect(
         capsys,
+        2,
         *words(
             f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
             f"--time-limit 1e-9 --json -o {tmp_path}/out"
         ),
     )
-    assert code == 2
     assert json.loads(out)["status"] == "NOT_CERTIFIED"
     rows = xgboost.DMatrix(datasets.load_breast_cancer(as_frame=True).data.iloc[:, :6])
     np.testing.assert_array_equal(
@@ -67,23 +67,24 @@ def test_no_time_is_exit_code_two(files, tmp_path, capsys):
 
 
 def test_several_thresholds_are_score_bands(files, tmp_path, capsys):
-    code, out, _ = run(
+    out, _ = expect(
         capsys,
+        0,
         *words(
             f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.6 "
             f"--threshold 0.3 --threshold 0.7 --objective l1 -o {tmp_path}/out"
         ),
     )
-    assert code == 0
     assert json.loads((tmp_path / "out/certificate.json").read_text())["thresholds"] == [0.3, 0.7]
     assert "CERTIFIED" in out
 
 
 def test_without_calibration_rows_the_split_is_said(files, tmp_path, capsys):
-    code, _, err = run(
-        capsys, *words(f"prune {files}/model.json --fit {files}/cal.csv --alpha 0.5 --objective l1 -o {tmp_path}/out")
+    _, err = expect(
+        capsys,
+        0,
+        *words(f"prune {files}/model.json --fit {files}/cal.csv --alpha 0.5 --objective l1 -o {tmp_path}/out"),
     )
-    assert code == 0
     assert "pine-boost: warning: No --cal was given" in err
 
 
@@ -92,24 +93,21 @@ def test_sweep_writes_a_folder_per_alpha(files, tmp_path, capsys):
         f"sweep {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --test "
         f"{files}/test.csv.gz --alphas 0.3,0.6 --objective l1 -o {tmp_path}/out"
     )
-    code, out, _ = run(capsys, *arguments)
-    assert code == 0
+    out, _ = expect(capsys, 0, *arguments)
     assert out.splitlines()[0].split()[:2] == ["alpha", "trees"]
     rows = json.loads((tmp_path / "out/sweep.json").read_text())
     assert [row["alpha"] for row in rows] == [0.3, 0.6]
     assert all(0 <= row["coverage"] <= 1 for row in rows)
     assert "<svg" in (tmp_path / "out/alpha-0.6/report.html").read_text()
-    code, out, _ = run(capsys, *arguments, "--json")  # into the folder that is there
-    assert code == 0
+    out, _ = expect(capsys, 0, *arguments, "--json")  # into the folder that is there
     assert [row["trees"] for row in json.loads(out)["table"]] == [row["trees"] for row in rows]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
 def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, capsys):
-    code, out, _ = run(capsys, "verify", files / "model.json", pruned)
-    assert code == 0
+    out, _ = expect(capsys, 0, "verify", files / "model.json", pruned)
     assert out.startswith("AGREES")
-    code, out, _ = run(
+    _, out, _ = run(
         capsys,
         *words(
             f"verify {files}/model.json {pruned}/model.json --certificate {pruned}/certificate.json "
@@ -117,21 +115,20 @@ def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, cap
         ),
     )
     assert json.loads(out)["agrees"] is True
-    code, _, err = run(capsys, "verify", pruned / "model.json", pruned)
-    assert code == 1
+    _, err = expect(capsys, 1, "verify", pruned / "model.json", pruned)
     assert err.count("\n") == 1
     document = json.loads((pruned / "model.json").read_text())
     tree = document["learner"]["gradient_booster"]["model"]["trees"][0]
     tree["split_conditions"][-1] *= 2
     (tmp_path / "model.json").write_text(json.dumps(document))
-    code, _, err = run(
+    _, err = expect(
         capsys,
+        1,
         *words(
             f"verify {files}/model.json {tmp_path}/model.json --certificate {pruned}/certificate.json "
             f"--region {pruned}/region.json"
         ),
     )
-    assert code == 1
     assert "pine-boost: error:" in err
 
 
@@ -163,10 +160,9 @@ def test_check_inputs_lists_the_rows_outside(files, pruned, capsys):
 
 def test_report_is_written_anew(files, pruned, capsys):
     (pruned / "report.html").unlink()
-    code, _, _ = run(capsys, "report", pruned)
-    assert code == 0
+    expect(capsys, 0, "report", pruned)
     assert "Not measured" in (pruned / "report.html").read_text()
-    code, out, _ = run(
+    _, out, _ = run(
         capsys, "report", pruned, "--original", files / "model.json", "--data", files / "test.csv.gz", "--json"
     )
     page = Path(json.loads(out)["report"]).read_text()
@@ -183,13 +179,10 @@ def test_pickles_only_with_trust(files, tmp_path, capsys):
         f"prune {tmp_path}/forest.pkl --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.6 "
         f"--objective l1 -o {tmp_path}/out"
     )
-    code, _, err = run(capsys, *arguments)
-    assert code == 1
+    _, err = expect(capsys, 1, *arguments)
     assert "run code from the file" in err
-    code, _, _ = run(capsys, *arguments, "--trust-pickle")
-    assert code == 0
-    code, _, _ = run(capsys, "verify", tmp_path / "forest.pkl", tmp_path / "out", "--trust-pickle")
-    assert code == 0
+    expect(capsys, 0, *arguments, "--trust-pickle")
+    expect(capsys, 0, "verify", tmp_path / "forest.pkl", tmp_path / "out", "--trust-pickle")
 
 
 @pytest.mark.parametrize(
@@ -275,20 +268,15 @@ def _folder(source, target):
 def test_folders_are_pruned_as_one_file(files, tmp_path, capsys):
     fit, cal = (_folder(files / f"{name}.csv", tmp_path / name) for name in ("fit", "cal"))
     common = ["prune", files / "model.json", "--alpha", 0.5, "--no-report"]
-    code, _, err = run(capsys, *common, "--fit", fit, "--cal", cal, "-o", tmp_path / "chunks")
-    assert code == 0, err
-    code, _, err = run(
-        capsys, *common, "--fit", files / "fit.csv", "--cal", files / "cal.csv", "-o", tmp_path / "whole"
-    )
-    assert code == 0, err
+    expect(capsys, 0, *common, "--fit", fit, "--cal", cal, "-o", tmp_path / "chunks")
+    expect(capsys, 0, *common, "--fit", files / "fit.csv", "--cal", files / "cal.csv", "-o", tmp_path / "whole")
     chunks, whole = ((tmp_path / n / "region.json").read_bytes() for n in ("chunks", "whole"))
     assert chunks == whole
     job = Job("a", str(files / "model.json"), str(fit), str(cal))
     row = run_job(job, str(tmp_path / "fleet"), Policy("prune", {"alpha": 0.5}))
     assert row.status == "CERTIFIED", row.error
     assert (tmp_path / "fleet" / "a" / "region.json").read_bytes() == whole
-    code, out, err = run(capsys, "verify", files / "model.json", tmp_path / "chunks", "--fit", fit, "--cal", cal)
-    assert code == 0, err
+    out, _ = expect(capsys, 0, "verify", files / "model.json", tmp_path / "chunks", "--fit", fit, "--cal", cal)
     assert "AGREES" in out
 
 
@@ -302,11 +290,9 @@ def test_folders_are_compressed_as_one_file(files, tmp_path, capsys, few_synthet
         document = json.loads(out)
         found.append({k: v for k, v in document.items() if k not in ("seconds", "folder")})
     assert found[0] == found[1]
-    code, out, err = run(capsys, "verify", files / "model.json", tmp_path / "0", "--val", val)
-    assert code == 0, err
+    out, err = expect(capsys, 0, "verify", files / "model.json", tmp_path / "0", "--val", val)
     (tmp_path / "empty").mkdir()
-    code, _, err = run(capsys, *common, "--val", tmp_path / "empty", "-o", tmp_path / "none")
-    assert code == 1
+    _, err = expect(capsys, 1, *common, "--val", tmp_path / "empty", "-o", tmp_path / "none")
     assert "Traceback" not in err
 
 

@@ -4,7 +4,7 @@ import pandas
 import pytest
 
 from pine_boost import PruneResult
-from tests.support.command_line import run, words
+from tests.support.command_line import expect, words
 
 COMMANDS = (("prune", "--alpha", "0.5"), ("sweep", "--alphas", "0.5,0.6"))
 
@@ -23,8 +23,7 @@ def test_labels_of_another_kind_are_refused_before_the_search(files, tmp_path, c
     table = pandas.read_csv(files / "cal.csv")
     table["target"] = table["target"].map({0: "malignant", 1: "benign"})
     table.to_csv(tmp_path / "test.csv", index=False)
-    code, out, err = run(capsys, *_call(files, tmp_path / "out", tmp_path / "test.csv", command))
-    assert code == 1
+    out, err = expect(capsys, 1, *_call(files, tmp_path / "out", tmp_path / "test.csv", command))
     assert out == ""
     assert "test.csv, column 'target': y holds" in err
     assert "a label the model does not have; its predict returns 0, 1" in err
@@ -38,8 +37,7 @@ def test_an_evaluation_that_fails_costs_neither_result_nor_summary(files, tmp_pa
 
     monkeypatch.setattr(PruneResult, "evaluate", fail)
     folder = tmp_path / "out"
-    code, out, err = run(capsys, *_call(files, folder, files / "test.csv.gz", command))
-    assert code == 1
+    out, err = expect(capsys, 1, *_call(files, folder, files / "test.csv.gz", command))
     assert "CERTIFIED" in out
     assert f"Written to {folder}" in out
     assert "Only the evaluation on --test failed (MemoryError: no room for these rows)" in err

@@ -17,7 +17,7 @@ from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClas
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from tests.support.command_line import run, words
+from tests.support.command_line import expect, run, words
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -95,20 +95,17 @@ def test_a_pickle_needs_trust_in_the_same_words(place, capsys):
         ["simplify", place / "pipeline.joblib", "-o", place / "simple.pkl"],
         ["inspect", place / "pipeline.joblib"],
     ):
-        code, _, err = run(capsys, *command)
-        assert code == 1
+        _, err = expect(capsys, 1, *command)
         assert "is a pickle, and loading it would run code from the file" in err
         assert "--trust-pickle" in err
 
 
 def test_verify_proves_the_ensembles_inside_and_says_so(place, pruned, capsys):
     asked = ["verify", place / "pipeline.joblib", pruned, "--trust-pickle"]
-    code, out, _ = run(capsys, *asked, "--fit", place / "fit.csv", "--cal", place / "cal.parquet")
-    assert code == 0
+    out, _ = expect(capsys, 0, *asked, "--fit", place / "fit.csv", "--cal", place / "cal.parquet")
     assert "AGREES" in out
     assert "This is about the XGBClassifier inside (Pipeline around a FixedThreshold" in out
-    code, _, err = run(capsys, "verify", place / "other.joblib", pruned, "--trust-pickle")
-    assert code == 1
+    _, err = expect(capsys, 1, "verify", place / "other.joblib", pruned, "--trust-pickle")
     assert "its threshold or calibrator was changed" in err
 
 
@@ -117,40 +114,32 @@ def test_a_whole_model_that_was_exchanged_is_refused(place, pruned, tmp_path, ca
 
     copied = shutil.copytree(pruned, tmp_path / "copied")
     (copied / "whole_model.pkl").write_bytes((place / "other.joblib").read_bytes())
-    code, _, err = run(capsys, "verify", place / "pipeline.joblib", copied, "--trust-pickle")
-    assert code == 1
+    _, err = expect(capsys, 1, "verify", place / "pipeline.joblib", copied, "--trust-pickle")
     assert "whole_model.pkl was changed after it was written" in err
 
 
 def test_guard_and_score_take_raw_tables(place, pruned, tmp_path, capsys):
     asked = ["guard", pruned, "--original", place / "pipeline.joblib", "--trust-pickle"]
-    code, out, err = run(capsys, *asked, "-o", tmp_path / "guarded")
-    assert code == 0, err
+    out, _ = expect(capsys, 0, *asked, "-o", tmp_path / "guarded")
     assert "On every input, the guarded model" in out
-    code, _, err = run(
-        capsys, "score", tmp_path / "guarded", place / "new.csv", "--trust-pickle", "-o", tmp_path / "classes.csv"
+    expect(
+        capsys, 0, "score", tmp_path / "guarded", place / "new.csv", "--trust-pickle", "-o", tmp_path / "classes.csv"
     )
-    assert code == 0, err
     with (tmp_path / "classes.csv").open(newline="") as file:
         classes = [int(row["class"]) for row in csv.DictReader(file)]
     expected = joblib.load(place / "pipeline.joblib").predict(table()[0][1200:])
     assert classes == expected.tolist()
-    code, out, err = run(capsys, "verify", place / "pipeline.joblib", tmp_path / "guarded", "--trust-pickle")
-    assert code == 0, err
+    out, _ = expect(capsys, 0, "verify", place / "pipeline.joblib", tmp_path / "guarded", "--trust-pickle")
     assert "On every input, the guarded model" in out
-    code, _, err = run(
-        capsys, "guard", pruned, "--original", place / "other.joblib", "--trust-pickle", "-o", tmp_path / "wrong"
-    )
-    assert code == 1
+    expect(capsys, 1, "guard", pruned, "--original", place / "other.joblib", "--trust-pickle", "-o", tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
 
 
 def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, capsys):
     asked = ["--model", place / "pipeline.joblib", "--trust-pickle", "--json"]
-    code, out, err = run(
-        capsys, "monitor", pruned, place / "new.csv", place / "val.csv", "--state", tmp_path / "state.json", *asked
+    out, err = expect(
+        capsys, 0, "monitor", pruned, place / "new.csv", place / "val.csv", "--state", tmp_path / "state.json", *asked
     )
-    assert code == 0, err
     assert json.loads(out)["coverage"]["n_rows"] == 800
     code, out, err = run(capsys, "check-inputs", pruned, place / "new.csv", *asked)
     assert code == 0, err
@@ -159,63 +148,65 @@ def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, caps
         ["monitor", pruned, place / "new.csv", "--state", tmp_path / "s"],
         ["check-inputs", pruned / "region.json", place / "new.csv"],
     ):  # a scaler leaves as many columns: raw rows would be taken for prepared ones
-        code, _, err = run(capsys, *command)
-        assert code == 1
+        _, err = expect(capsys, 1, *command)
         assert "name that model with --model" in err
 
 
 def test_compress_writes_the_whole_model_and_verifies(place, tmp_path, capsys):
-    code, out, err = run(
+    out, _ = expect(
         capsys,
+        0,
         *words(
             f"compress {place}/pipeline.joblib --trust-pickle --fit {place}/fit.csv --val "
             f"{place}/val.csv --fidelity 0.9 --segments colour -o {tmp_path}/small --json"
         ),
     )
-    assert code == 0, err
     document = json.loads(out)
     assert {s["name"] for s in document["segments"]} == {"red", "green", "blue"}
     names = {path.name for path in (tmp_path / "small").iterdir()}
     assert names == {"model.json", "compression.json", "report.html", "whole_model.pkl"}
-    code, out, err = run(
-        capsys, "verify", place / "pipeline.joblib", tmp_path / "small", "--val", place / "val.csv", "--trust-pickle"
+    out, _ = expect(
+        capsys, 0, "verify", place / "pipeline.joblib", tmp_path / "small", "--val", place / "val.csv", "--trust-pickle"
     )
-    assert code == 0, err
     assert "This is about the XGBClassifier inside" in out
     asked = ["guard", tmp_path / "small", "--original", place / "pipeline.joblib", "--trust-pickle"]
-    code, _, err = run(capsys, *asked, "--val", place / "new.csv", "--fidelity", 0.95, "-o", tmp_path / "guarded")
-    assert code == 0, err
+    expect(capsys, 0, *asked, "--val", place / "new.csv", "--fidelity", 0.95, "-o", tmp_path / "guarded")
 
 
 def test_sweep_survey_simplify_inspect_and_report(place, pruned, tmp_path, capsys):
     rows = ["--trust-pickle", "--fit", place / "fit.csv"]
-    code, _, err = run(
+    expect(
         capsys,
+        0,
         "sweep",
         f"{place}/pipeline.joblib",
         *rows,
         *words(f"--cal {place}/cal.parquet --alphas 0.2,0.4 --no-report -o {tmp_path}/swept"),
     )
-    assert code == 0, err
     assert (tmp_path / "swept" / "alpha-0.4" / "whole_model.pkl").is_file()
-    code, out, err = run(
-        capsys, "survey", place / "pipeline.joblib", *rows, "--look", place / "val.csv", "--time-limit", 3
+    out, _ = expect(
+        capsys, 0, "survey", place / "pipeline.joblib", *rows, "--look", place / "val.csv", "--time-limit", 3
     )
-    assert code == 0, err
     assert "the original" in out
-    code, _, err = run(capsys, "simplify", place / "pipeline.joblib", "--trust-pickle", "-o", tmp_path / "simple.pkl")
-    assert code == 0, err
+    expect(capsys, 0, "simplify", place / "pipeline.joblib", "--trust-pickle", "-o", tmp_path / "simple.pkl")
     frame, _ = table()
     simple = pickle.loads((tmp_path / "simple.pkl").read_bytes())
     assert isinstance(simple, Pipeline)
     before = joblib.load(place / "pipeline.joblib")
     assert (simple.predict_proba(frame) == before.predict_proba(frame)).all()
-    code, out, _ = run(capsys, "inspect", place / "pipeline.joblib", "--trust-pickle", "--json")
+    _, out, _ = run(capsys, "inspect", place / "pipeline.joblib", "--trust-pickle", "--json")
     assert json.loads(out)["layers"] == ["Pipeline", "FixedThresholdClassifier"]
-    code, _, err = run(
-        capsys, "report", pruned, "--original", place / "pipeline.joblib", "--trust-pickle", "--data", place / "new.csv"
+    expect(
+        capsys,
+        0,
+        "report",
+        pruned,
+        "--original",
+        place / "pipeline.joblib",
+        "--trust-pickle",
+        "--data",
+        place / "new.csv",
     )
-    assert code == 0, err
 
 
 @pytest.mark.parametrize("kind", ["tuned", "calibrated", "frozen", "array-pipeline"])
@@ -234,18 +225,17 @@ def test_every_wrapper_from_a_pickle(kind, tmp_path, capsys):
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(made))
     frame[:400].to_csv(tmp_path / "fit.csv", index=False)
     frame[400:700].to_csv(tmp_path / "cal.csv", index=False)
-    code, _, err = run(
+    expect(
         capsys,
+        0,
         *words(
             f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/fit.csv --cal "
             f"{tmp_path}/cal.csv --alpha 0.4 --no-report -o {tmp_path}/out"
         ),
     )
-    assert code == 0, err
     after = pickle.loads((tmp_path / "out" / "whole_model.pkl").read_bytes())
     assert type(after) is type(made)
-    code, out, err = run(capsys, "verify", tmp_path / "model.pkl", tmp_path / "out", "--trust-pickle")
-    assert code == 0, err
+    out, _ = expect(capsys, 0, "verify", tmp_path / "model.pkl", tmp_path / "out", "--trust-pickle")
     assert "AGREES" in out
 
 
@@ -258,10 +248,9 @@ def test_layers_that_cannot_be_written_back_are_found_before_the_search(place, t
     numbers = frame[["weight"]]
     made = make_pipeline(FunctionTransformer(lambda X: X * 2.0), trees()).fit(numbers[:400], y[:400])
     (tmp_path / "model.pkl").write_bytes(cloudpickle.dumps(made))
-    code, _, err = run(
-        capsys, *words(f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/nowhere.csv -o {tmp_path}/out")
+    _, err = expect(
+        capsys, 1, *words(f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/nowhere.csv -o {tmp_path}/out")
     )
-    assert code == 1
     assert "The Pipeline cannot be pickled" in err
     from pine_boost import OutputError, prune_booster
 
@@ -275,22 +264,19 @@ def test_codes_in_csv_are_not_taken_for_numbers(place, tmp_path, capsys):
     raw = pd.read_csv(place / "fit.csv", dtype=str)
     raw["weight"] = "0" + raw.index.astype(str)
     raw.to_csv(tmp_path / "codes.csv", index=False)
-    code, _, err = run(
-        capsys, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/codes.csv -o {tmp_path}/out")
+    _, err = expect(
+        capsys, 1, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/codes.csv -o {tmp_path}/out")
     )
-    assert code == 1
     assert "column 'weight' holds '00', which may be a text or a number" in err
     raw.drop(columns="colour").to_csv(tmp_path / "lacks.csv", index=False)
-    code, _, err = run(
-        capsys, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/lacks.csv -o {tmp_path}/out")
+    _, err = expect(
+        capsys, 1, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/lacks.csv -o {tmp_path}/out")
     )
-    assert code == 1
     assert "lacks the model's column(s) 'colour'" in err
     (tmp_path / "folder").mkdir()
-    code, _, err = run(
-        capsys, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/folder -o {tmp_path}/out")
+    _, err = expect(
+        capsys, 1, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/folder -o {tmp_path}/out")
     )
-    assert code == 1
     assert "the first steps of a Pipeline take a table as a whole" in err
 
 
@@ -310,8 +296,7 @@ def test_a_record_with_a_tolerance_is_not_verified_for_a_calibrated_model(tmp_pa
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(made))
     frame[400:].to_csv(tmp_path / "val.csv", index=False)
     asked = ("verify", tmp_path / "model.pkl", folder, "--trust-pickle", "--val", tmp_path / "val.csv")
-    code, out, err = run(capsys, *asked)
-    assert code == 0, err
+    out, err = expect(capsys, 0, *asked)
     assert "AGREES" in out
     record = pine_boost.CompressResult.load(folder).record
     (folder / "compression.json").write_text(replace(record, tolerance=0.05).to_json())

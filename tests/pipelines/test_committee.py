@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import pine_boost
 from pine_boost.budget import SECONDS
 from pine_boost.cli.compress import exit_code
-from tests.support.command_line import run
+from tests.support.command_line import expect, run
 
 X, Y = make_classification(2400, n_features=8, n_informative=5, flip_y=0.05, random_state=3)
 FIT, VAL, FRESH = X[:800], X[800:1600], X[1600:]
@@ -119,16 +119,13 @@ def test_the_commands_take_averages_or_name_those_that_do(tmp_path, monkeypatch,
     models = ("isotonic.pkl", "smaller/whole_model.pkl")
     _, out, _ = run(capsys, "parity", *models, "val.npy", "--trust-pickle", "--json")
     assert json.loads(out)["n_changed"] == changed
-    code, out, _ = run(capsys, "accelerate", *tested, "-o", "fast")
-    assert code == 0
+    out, _ = expect(capsys, 0, "accelerate", *tested, "-o", "fast")
     assert "0 of 800 validation rows changed" in out
     fast = pickle.loads((tmp_path / "fast" / "whole_model.pkl").read_bytes())
     assert np.array_equal(fast.predict(FRESH), whole("isotonic").predict(FRESH))
-    code, _, err = run(capsys, "accelerate", *tested, "-o", "fast", "--speedup")
-    assert code == 1
+    _, err = expect(capsys, 1, "accelerate", *tested, "-o", "fast", "--speedup")
     assert "--speedup measures a single ensemble" in err
-    code, _, err = run(capsys, "survey", *call, "--look", "val.npy")
-    assert code == 1
+    _, err = expect(capsys, 1, "survey", *call, "--look", "val.npy")
     assert "compress_booster takes it as it is, and accelerate_booster with fidelity below 1" in err
 
 
@@ -238,8 +235,7 @@ def test_ctrl_c_while_fast_members_are_made_leaves_a_second_for_the_rest(
     monkeypatch.setattr(sys.modules["pine_boost.accelerate"], "proved_plan", pressed)
     tables = ("--fit", tmp_path / "fit.npy", "--val", tmp_path / "val.npy")
     call = ("accelerate", tmp_path / "vote.pkl", "--trust-pickle", *tables, "--fidelity", 0.95, "-o", tmp_path / "fast")
-    code, out, err = run(capsys, *call)
-    assert code == 130, err
+    out, err = expect(capsys, 130, *call)
     assert "interrupted" in err
     assert "VALIDATED" in out
     assert len(left) == 3  # the first member twice

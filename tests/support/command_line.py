@@ -19,3 +19,10 @@ def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
     code = main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
+
+
+def expect(capsys: Any, code: int, *arguments: Any) -> tuple[str, str]:
+    """Stdout and stderr of a command that ends with this exit code."""
+    found, out, err = run(capsys, *arguments)
+    assert found == code, err
+    return out, err
