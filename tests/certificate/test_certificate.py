@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, fields, replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,18 +27,12 @@ def _data(n_classes=2):
     return X, np.digitize(signal, [-0.5, 0.7][: n_classes - 1])
 
 
-_MODELS = {}
-_RESULTS = {}
-
-
+@cache
 def _model(n_classes=2):
-    if n_classes not in _MODELS:
-        X, y = _data(n_classes)
-        model = xgboost.XGBClassifier(
-            n_estimators=15 if n_classes == 2 else 6, max_depth=2, learning_rate=0.2, n_jobs=1
-        )
-        _MODELS[n_classes] = model.fit(X[:250], y[:250])
-    return _MODELS[n_classes]
+    X, y = _data(n_classes)
+    n_trees = 15 if n_classes == 2 else 6
+    model = xgboost.XGBClassifier(n_estimators=n_trees, max_depth=2, learning_rate=0.2, n_jobs=1)
+    return model.fit(X[:250], y[:250])
 
 
 def _prune(n_classes=2, **options):
@@ -46,10 +41,7 @@ def _prune(n_classes=2, **options):
     return prune_booster(_model(n_classes), X[:250], X[250:], **options)
 
 
-def _result(n_classes=2):
-    if n_classes not in _RESULTS:
-        _RESULTS[n_classes] = _prune(n_classes)
-    return _RESULTS[n_classes]
+_result = cache(_prune)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

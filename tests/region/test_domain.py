@@ -12,10 +12,8 @@ from pine_boost.model.rules import Comparison, MissingRule
 from pine_boost.model.states import build_space
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.tables.schema import schema_of
-from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, random_forest
+from tests.support.forests import LIGHTGBM, MANNER_NAMES, MANNERS, XGBOOST, random_forest
 from tests.support.grids import feature_edges
-
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
 def _values(rng, forest, feature):

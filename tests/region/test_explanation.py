@@ -8,8 +8,6 @@ from pine_boost.model.reference import native_margins
 from pine_boost.region import Domain
 from tests.support.regions import fitted_region, forest_and_rows
 
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
-
 
 def test_explanations_name_the_surprising_part():
     forest, X = forest_and_rows()

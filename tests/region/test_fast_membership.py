@@ -18,9 +18,8 @@ from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
 from pine_boost.region.membership import MANY_ROWS, compile_membership
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables, TreeCost, score_of_leaves
-from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, random_forest, random_rows
+from tests.support.forests import LIGHTGBM, MANNER_NAMES, MANNERS, XGBOOST, random_forest, random_rows
 
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 TINY = [0.0, -0.0, 1e-36, -1e-36, LIGHTGBM_ZERO, -LIGHTGBM_ZERO, 1e-40, 5e-324]
 HUGE = [1e300, -1e300, 3.4028235e38, np.inf, -np.inf]
 

@@ -10,10 +10,8 @@ from pine_boost.region.domain import compile_domain
 from pine_boost.region.membership import compile_membership
 from pine_boost.tables.schema import schema_of
 from tests.support.encoding import all_solutions, encode
-from tests.support.forests import MANNERS, random_forest, random_rows
+from tests.support.forests import MANNER_NAMES, MANNERS, random_forest, random_rows
 from tests.support.scores import fit_isolation_forest
-
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
 def _encode(forest, space, region):

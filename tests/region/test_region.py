@@ -15,10 +15,8 @@ from pine_boost.region.conformal import calibrate, require_room
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.membership import compile_membership
-from tests.support.forests import MANNERS, random_forest, random_rows
+from tests.support.forests import MANNER_NAMES, MANNERS, random_forest, random_rows
 from tests.support.regions import fitted_region, forest_and_rows
-
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
 @pytest.mark.parametrize("score", SCORE_NAMES)

@@ -20,10 +20,8 @@ from pine_boost.region.scores.fit_score import (
     missing_seen,
     price_unseen_missing,
 )
-from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, random_forest, random_rows
+from tests.support.forests import LIGHTGBM, MANNER_NAMES, MANNERS, XGBOOST, random_forest, random_rows
 from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
-
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
 def _all_bins(score):

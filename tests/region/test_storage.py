@@ -10,9 +10,7 @@ import pytest
 from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
-from tests.support.forests import MANNERS, random_forest, random_rows
-
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
+from tests.support.forests import MANNER_NAMES, MANNERS, random_forest, random_rows
 
 
 def _region(manner=MANNERS[0], score="chow-liu", **options):

@@ -43,6 +43,7 @@ HISTOGRAM = Manner(  # HistGradientBoosting
 # every category is a set of its own, and where NaN goes is a matter of the feature
 CATBOOST = Manner("catboost", Comparison.FLOAT32_LESS, CategoryRule.KNOWN, np.float64, 0.0, Tie.LOWEST)
 MANNERS = (XGBOOST, LIGHTGBM, SKLEARN, HISTOGRAM)
+MANNER_NAMES = ("xgboost", "lightgbm", "sklearn", "histogram")
 NODE_FIELDS = ("feature", "threshold", "left", "right", "default_left", "kind", "missing", "set_left")
 NODE_TYPES = (np.int32, np.float64, np.int64, np.int64, bool, np.uint8, np.uint8, bool)
 Node = tuple[int, float, int, int, bool, SplitKind, int, bool]
