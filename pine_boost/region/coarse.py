@@ -5,6 +5,7 @@ Thresholds that no table distinguishes are dropped; membership is the same for e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import Axis, StateSpace
-from pine_boost.region.score_tables import ForbiddenPair, RegionTables, ScoreTables, TreeCost
+from pine_boost.region.score_tables import RegionTables, ScoreTables, TreeCost
 
 
 def coarsen(
@@ -24,29 +25,13 @@ def coarsen(
 
     The third value has the first old state of each new one, per feature.
     """
-    score = tables.score
-    axes, kept = [], []
-    for feature, axis in enumerate(space.axes):
-        asked = signature(tables, trees, feature, axis.n_states)
-        coarse, representative = _coarse_axis(axis, asked)
-        axes.append(coarse)
-        kept.append(representative)
-    coarse_score = None
-    if score is not None:
-        bins = tuple(table[kept[j]] for j, table in enumerate(score.bins))
-        own = None if score.trees is None else _coarse_trees(score.trees, kept, space)
-        coarse_score = ScoreTables(bins, score.unary, score.pairs, own, score.scale)
-    coarse_tables = RegionTables(
-        allowed=tuple(allowed[kept[j]] for j, allowed in enumerate(tables.allowed)),
-        forbidden=tuple(
-            ForbiddenPair(p.first, p.second, p.forbidden[np.ix_(kept[p.first], kept[p.second])])
-            for p in tables.forbidden
-        ),
-        at_least_one=tuple(tuple((j, literal[kept[j]]) for j, literal in clause) for clause in tables.at_least_one),
-        score=coarse_score,
-        tau=tables.tau,
-    )
-    return replace(space, axes=tuple(axes)), coarse_tables, tuple(kept)
+    found = [_coarse_axis(axis, signature(tables, trees, j, axis.n_states)) for j, axis in enumerate(space.axes)]
+    axes, kept = zip(*found, strict=True)
+    coarse = tables.over(kept)
+    if coarse.score is not None and coarse.score.trees is not None:
+        cost = _coarse_trees(coarse.score.trees, kept, space)
+        coarse = replace(coarse, score=replace(coarse.score, trees=cost))
+    return replace(space, axes=axes), coarse, kept
 
 
 def signature(tables: RegionTables, trees: StateTrees | None, feature: int, n_states: int) -> npt.NDArray[Any]:
@@ -81,7 +66,7 @@ def _ranks(trees: StateTrees, feature: int) -> IntArray:
     return np.asarray(trees.rank[nodes], dtype=np.int64)
 
 
-def _coarse_trees(cost: TreeCost, kept: list[IntArray], space: StateSpace) -> TreeCost:
+def _coarse_trees(cost: TreeCost, kept: Sequence[IntArray], space: StateSpace) -> TreeCost:
     """The trees over the merged states; ``kept`` has the first old state of each new one."""
     trees = cost.trees
     rank, first_special = trees.rank.copy(), trees.first_special.copy()

@@ -64,7 +64,7 @@ def compile_membership(space: StateSpace, tables: RegionTables, score: ScoreTabl
     space, tables, _ = coarsen(space, replace(tables, score=score))
     cost = None if tables.score is None else tables.score.trees
     merged = [_merged(axis, tables, feature) for feature, axis in enumerate(space.axes)]
-    groups, limits = _groups(tables, [kept for _, kept in merged])
+    groups, limits = _groups(tables.over([kept for _, kept in merged]))
     terms = [term for group in groups for term in group]
     used = sorted({feature for i, j, _ in terms for feature in (i, j) if feature >= 0})
     try:
@@ -88,19 +88,17 @@ def compile_membership(space: StateSpace, tables: RegionTables, score: ScoreTabl
     return Membership(space, tables, flat, sums, kernels.bind(flat, sums=sums))
 
 
-def _groups(tables: RegionTables, kept: list[IntArray]) -> tuple[list[list[_Term]], list[int]]:
-    """Sums of tables over merged states, and the most that each may be: the score, the vetoes, and each clause."""
+def _groups(tables: RegionTables) -> tuple[list[list[_Term]], list[int]]:
+    """Sums of tables, and the most that each may be: the score, the vetoes, and each clause."""
     score = tables.score
     costs: list[_Term] = []
     if score is not None:
-        bins = [own[states] for own, states in zip(score.bins, kept, strict=True)]
+        bins = score.bins
         costs += [(j, -1, cost[bins[j]][:, None]) for j, cost in enumerate(score.unary) if cost.any()]
         costs += [(p.first, p.second, p.cost[np.ix_(bins[p.first], bins[p.second])]) for p in score.pairs]
-    vetoes = [(j, -1, _column(~states[kept[j]])) for j, states in enumerate(tables.allowed) if not states.all()]
-    for pair in tables.forbidden:
-        veto = pair.forbidden[np.ix_(kept[pair.first], kept[pair.second])]
-        vetoes.append((pair.first, pair.second, veto.astype(np.int64)))
-    clauses = [[(j, -1, -_column(literal[kept[j]])) for j, literal in clause] for clause in tables.at_least_one]
+    vetoes = [(j, -1, _column(~states)) for j, states in enumerate(tables.allowed) if not states.all()]
+    vetoes += [(pair.first, pair.second, pair.forbidden.astype(np.int64)) for pair in tables.forbidden]
+    clauses = [[(j, -1, -_column(literal)) for j, literal in clause] for clause in tables.at_least_one]
     tau = _NO_LIMIT if tables.tau is None else tables.tau
     return [costs, vetoes, *clauses], [tau, 0, *[-1] * len(clauses)]
 

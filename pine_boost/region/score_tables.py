@@ -5,7 +5,8 @@ Nothing is fitted here, and no floating-point number takes part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -158,6 +159,20 @@ class RegionTables:
     def _restricted(self) -> tuple[int, ...]:
         """Features with a state that is not allowed."""
         return tuple(j for j, allowed in enumerate(self.allowed) if not allowed.all())
+
+    def over(self, kept: Sequence[IntArray]) -> RegionTables:
+        """The tables over other states, for each of which ``kept`` has an old one per feature; trees as they are."""
+        score = self.score
+        return replace(
+            self,
+            allowed=tuple(allowed[own] for allowed, own in zip(self.allowed, kept, strict=True)),
+            forbidden=tuple(
+                replace(pair, forbidden=pair.forbidden[np.ix_(kept[pair.first], kept[pair.second])])
+                for pair in self.forbidden
+            ),
+            at_least_one=tuple(tuple((j, literal[kept[j]]) for j, literal in clause) for clause in self.at_least_one),
+            score=score and replace(score, bins=tuple(bins[own] for bins, own in zip(score.bins, kept, strict=True))),
+        )
 
     def permits(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether the domain allows each row, whatever its score."""
