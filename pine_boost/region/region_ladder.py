@@ -49,10 +49,7 @@ class FitEvidence:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Scores and distances of rows, row by row, and whether the domain allows them.
-
-    There are no distances where nothing was asked about them.
-    """
+    """Scores and distances of rows, row by row, and whether the domain allows them; empty where not asked for."""
 
     scores: IntArray
     distances: FloatArray
@@ -60,18 +57,19 @@ class Measured:
 
 
 def measure(
-    rows: Rows, space: StateSpace, score: ScoreTables, tables: RegionTables, original: Forest | None
+    rows: Rows, space: StateSpace, tables: RegionTables, score: ScoreTables | None, original: Forest | None
 ) -> Measured:
-    """Score every row and, for ``original``, measure its distance from its decision."""
+    """Score every row, and measure the distance of the original from its decision."""
     distance = None if original is None else partial(distance_of, original, route(original, space))
-    parts = zip(*rows.map_states(space, partial(_measure, score, tables, distance)), strict=True)
+    parts = zip(*rows.map_states(space, partial(_measure, tables, score, distance)), strict=True)
     return Measured(*map(np.concatenate, parts))
 
 
 def _measure(
-    score: ScoreTables, tables: RegionTables, distance: Callable[[States], FloatArray] | None, states: States
+    tables: RegionTables, score: ScoreTables | None, distance: Callable[[States], FloatArray] | None, states: States
 ) -> tuple[IntArray, FloatArray, BoolArray]:
-    return score.score(states), np.zeros(0) if distance is None else distance(states), tables.permits(states)
+    scores = np.zeros(0, dtype=np.int64) if score is None else score.score(states)
+    return scores, np.zeros(0) if distance is None else distance(states), tables.permits(states)
 
 
 def fit_evidence(forest: Forest, space: StateSpace, fit: Rows, found: Measured, random_state: int) -> FitEvidence:
