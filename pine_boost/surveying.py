@@ -33,8 +33,8 @@ from pine_boost.model.synthetic_rows import WORK_ROWS, work_of
 from pine_boost.native.figures import SIZES, Figures, SideBySide, Speed, file_contents, side_by_side
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
-from pine_boost.parsers import open_pickle, read_model
-from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.parsers import read_model
+from pine_boost.pipelines.given import read_given
 from pine_boost.progress import say, shown
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
@@ -163,15 +163,13 @@ def survey(
     """
     require_seconds(time_limit, "time_limit")
     budget = Budget.of(time_limit)
-    source = open_pickle(model, trust_pickle)
-    outer = unwrap(source, threshold)  # figures are those of the ensemble inside
-    outer.require_own_probabilities(tolerance)
-    inner = outer.inner
     with shown(verbose, time_limit, callback) as report_progress:
-        say(report_progress, "reading the rows")
-        X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
-        parsed = read_model(inner, threshold=outer.threshold, decision="value")
+        say(report_progress, "reading the model and the rows")
+        read = read_given(model, threshold=threshold, trust_pickle=trust_pickle, decision="value")
+        outer, parsed = read.wrapper, read.parsed  # figures are those of the ensemble inside
+        outer.require_own_probabilities(tolerance)
         require_tolerance(parsed, tolerance)
+        X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
         options = CompressOptions(tolerance=tolerance, threshold=outer.threshold, random_state=random_state)
         tables = read_tables(parsed, X_fit, X_look, options)
         given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run

@@ -22,7 +22,7 @@ from pine_boost.cli import COMMANDS, build_parser
 from pine_boost.cli.flags import message_of
 from pine_boost.cli.survey import with_files
 from pine_boost.errors import HoldoutWarning, InvalidInputError, MissingDependencyError, OutputError
-from pine_boost.options import TABLE, as_command, flag_of
+from pine_boost.options import TABLE, as_command, flag_of, read_texts
 from pine_boost.region.domain import Condition, Domain, read_domain
 from pine_boost.region.region import Region
 from tests.support.command_line import run, words
@@ -68,6 +68,12 @@ def test_every_flag_of_the_table_exists_somewhere():
     known = {flag for parser in _parsers().values() for action in parser._actions for flag in action.option_strings}
     assert {option.flag_name for option in TABLE.values() if option.flag_name} <= known
     assert {flag_of("overwrite"), flag_of("codes")} <= known
+
+
+def test_every_text_of_an_argument_is_the_help_of_a_command():
+    shown = [action.help or "" for parser in _parsers().values() for action in parser._actions]
+    texts = read_texts((PACKAGE / "cli" / "arguments.txt").read_text())
+    assert [name for name, (_, text) in texts.items() if not any(h.startswith(text.split("{")[0]) for h in shown)] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
