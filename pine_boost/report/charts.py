@@ -57,7 +57,7 @@ class Frame:
         """Horizontal lines with their values."""
         for value in y_ticks:
             y = self.y(value)
-            self.parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            self._add("line", kind="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y)
             self.write(_LEFT - 8, y + 4, axis_label(value, shown), "tick", "end")
 
     def ticks(self, x_ticks: Sequence[float], shown: str = "{:g}") -> None:
@@ -71,32 +71,24 @@ class Frame:
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         """A line between two points in values."""
-        self.parts.append(
-            f'<line class="{kind}" x1="{self.x(x1):.1f}" x2="{self.x(x2):.1f}" '
-            f'y1="{self.y(y1):.1f}" y2="{self.y(y2):.1f}"/>'
-        )
+        self._add("line", kind=kind, x1=self.x(x1), x2=self.x(x2), y1=self.y(y1), y2=self.y(y2))
 
     def steps(self, points: Sequence[tuple[float, float]], kind: str = "curve") -> None:
         """A step curve: a value holds until the next point."""
         first, *rest = ((self.x(x), self.y(y)) for x, y in points)
         path = [f"M {first[0]:.1f} {first[1]:.1f}", *(f"H {x:.1f} V {y:.1f}" for x, y in rest)]
-        self.parts.append(f'<path class="{kind}" d="{" ".join(path)}"/>')
+        self._add("path", kind=kind, d=" ".join(path))
 
     def bar(self, x1: float, x2: float, height: float, kind: str) -> None:
         """A column from the bottom."""
-        left, right, top, ground = self.x(x1), self.x(x2), self.y(height), self.y(self.y_range[0])
-        self.parts.append(
-            f'<rect class="{kind}" x="{left + 0.5:.1f}" y="{top:.1f}" '
-            f'width="{max(right - left - 1, 0.5):.1f}" '
-            f'height="{max(ground - top, 0):.1f}"/>'
-        )
+        left, top, ground = self.x(x1), self.y(height), self.y(self.y_range[0])
+        width = max(self.x(x2) - left - 1, 0.5)
+        self._add("rect", kind=kind, x=left + 0.5, y=top, width=width, height=max(ground - top, 0.0))
 
-    def dot(self, x: float, y: float, kind: str, title: str = "", radius: float = 5) -> None:
+    def dot(self, x: float, y: float, kind: str, title: str = "", radius: int = 5) -> None:
         """A point with a tooltip."""
         words = f"<title>{escape(title)}</title>" if title else ""
-        self.parts.append(
-            f'<circle class="{kind}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius:g}">{words}</circle>'
-        )
+        self._add("circle", words, kind=kind, cx=self.x(x), cy=self.y(y), r=radius)
 
     def label(self, x: float, y: float, text: str, anchor: str = "middle") -> None:
         """Text above a point, below it if there is no room."""
@@ -105,20 +97,21 @@ class Frame:
 
     def write(self, x: float, y: float, text: str, kind: str, anchor: str = "middle") -> None:
         """Text at a position of the chart."""
-        self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>')
+        self._add("text", escape(text), kind=kind, x=x, y=y, text_anchor=anchor)
+
+    def _add(self, tag: str, inside: str = "", *, kind: str, **attributes: Any) -> None:
+        shown = {name: f"{value:.1f}" if isinstance(value, float) else value for name, value in attributes.items()}
+        words = " ".join(f'{name.replace("_", "-")}="{value}"' for name, value in {"class": kind, **shown}.items())
+        self.parts.append(f"<{tag} {words}>{inside}</{tag}>" if inside else f"<{tag} {words}/>")
 
     def text(self) -> Markup:
         """The chart."""
-        middle = (_LEFT + _WIDTH - _RIGHT) / 2
-        self.write(middle, _HEIGHT - 8, self.x_label, "axis")
-        centre = (_TOP + _HEIGHT - _BOTTOM) / 2
-        turned = (
-            f'<text class="axis" transform="translate(14 {centre:.0f}) rotate(-90)" '
-            f'text-anchor="middle">{escape(self.y_label)}</text>'
-        )
+        self.write((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, self.x_label, "axis")
+        turned = f"translate(14 {(_TOP + _HEIGHT - _BOTTOM) / 2:.0f}) rotate(-90)"
+        self._add("text", escape(self.y_label), kind="axis", transform=turned, text_anchor="middle")
         return Markup(
             f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(self.title)}">'
-            f"{''.join(self.parts)}{turned}</svg>"
+            f"{''.join(self.parts)}</svg>"
         )
 
 
