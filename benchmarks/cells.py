@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import data
+from benchmarks.models import fit
 
 COLUMNS = (
     "dataset",
@@ -103,31 +104,11 @@ class Cell:
 
 
 def train(model: str, trees: int, depth: int, seed: int, X: Any, y: Any) -> Any:
-    """Train one of the ensembles of the paper, one thread."""
-    if model == "xgboost":
-        from xgboost import XGBClassifier
-
-        return XGBClassifier(
-            n_estimators=trees, max_depth=depth, learning_rate=LEARNING_RATE, random_state=seed, n_jobs=1, verbosity=0
-        ).fit(X, y)
-    if model == "random-forest":
-        from sklearn.ensemble import RandomForestClassifier
-
-        forest = RandomForestClassifier(n_estimators=trees, max_depth=depth, random_state=seed, n_jobs=1)
-        return forest.fit(X, y)
+    """Train one of the ensembles of the paper."""
+    options: dict[str, Any] = {} if model == "random-forest" else {"learning_rate": LEARNING_RATE}
     if model == "lightgbm":
-        from lightgbm import LGBMClassifier
-
-        return LGBMClassifier(
-            n_estimators=trees,
-            max_depth=depth,
-            num_leaves=min(31, 2**depth),
-            learning_rate=LEARNING_RATE,
-            random_state=seed,
-            n_jobs=1,
-            verbose=-1,
-        ).fit(X, y)
-    raise SystemExit(f"--model {model!r}: accepted are {', '.join(MODELS)}.")
+        options["num_leaves"] = min(31, 2**depth)
+    return fit(model, trees, X, y, seed=seed, max_depth=depth, **options)
 
 
 def warm_up() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import data
 from benchmarks.cells import percent, warm_up
 from benchmarks.machine import record_run
+from benchmarks.models import fit
 from benchmarks.paper import add_data_options, add_run_options, check_data, listed
 from benchmarks.runner import RESULTS, Job, run_jobs
 from benchmarks.throughput import gtil_predict, input_type, model_bytes, native_predict, repeat_rows, rows_per_second
@@ -67,35 +68,9 @@ class LargeCell:
 
 
 def train_default(model: str, trees: int, seed: int, X: Any, y: Any) -> Any:
-    """Train with the library's own defaults, one thread; only trees and (xgboost-0.1) learning rate change."""
-    if model.startswith("xgboost"):
-        from xgboost import XGBClassifier
-
-        rate = float(model.partition("-")[2] or 0.3)
-        return XGBClassifier(n_estimators=trees, learning_rate=rate, random_state=seed, n_jobs=1).fit(X, y)
-    if model == "lightgbm":
-        from lightgbm import LGBMClassifier
-
-        booster = LGBMClassifier(n_estimators=trees, random_state=seed, n_jobs=1, verbose=-1)
-        return booster.fit(X, y)
-    if model == "histgb":
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        return HistGradientBoostingClassifier(max_iter=trees, random_state=seed).fit(X, y)
-    if model == "random-forest":
-        from sklearn.ensemble import RandomForestClassifier
-
-        return RandomForestClassifier(n_estimators=trees, random_state=seed, n_jobs=1).fit(X, y)
-    if model == "catboost":
-        return catboost_model(X, y, iterations=trees, random_seed=seed)
-    raise SystemExit(f"--models {model!r}: accepted are {', '.join(MODELS)}.")
-
-
-def catboost_model(X: Any, y: Any, **options: Any) -> Any:
-    """A CatBoost classifier trained in one thread, without a word or a file."""
-    from catboost import CatBoostClassifier
-
-    return CatBoostClassifier(thread_count=1, verbose=0, allow_writing_files=False, **options).fit(X, y)
+    """Train with the library's own defaults; only trees and (xgboost-0.1) learning rate change."""
+    kind, _, rate = model.partition("-") if model.startswith("xgboost") else (model, "", "")
+    return fit(kind, trees, X, y, seed=seed, **({"learning_rate": float(rate)} if rate else {}))
 
 
 def run_large(cell: LargeCell) -> list[dict[str, Any]]:

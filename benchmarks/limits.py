@@ -13,6 +13,7 @@ import pickle
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 
 from benchmarks.machine import record_run
 from benchmarks.measuring import measured, run_child, say, say_started
+from benchmarks.models import fit
 from benchmarks.paper import listed
 from benchmarks.runner import RESULTS, Job, run_jobs
 
@@ -40,50 +42,17 @@ KEY_COLUMNS = ("model", "call", "limit")
 COLUMNS = (*KEY_COLUMNS, "trees", "leaves", "seconds", "cpu_s", "ratio", "is_kept", "peak_mb", "answer")
 
 
-def _classes(n_classes: int) -> Callable[[], Any]:
-    def make() -> Any:
-        from xgboost import XGBClassifier
-
-        model = XGBClassifier(n_estimators=10, n_jobs=1, verbosity=0, random_state=0)
-        return model.fit(*generate(n_classes))
-
-    return make
-
-
-def _lightgbm() -> Any:
-    from lightgbm import LGBMClassifier
-
-    model = LGBMClassifier(n_estimators=500, n_jobs=1, verbose=-1, random_state=0)
-    return model.fit(*generate(2))
-
-
-def _largest() -> Any:
-    from lightgbm import LGBMClassifier
-
-    model = LGBMClassifier(n_estimators=1000, num_leaves=255, n_jobs=1, verbose=-1, random_state=0)
-    return model.fit(*generate(2, n_rows=MANY_ROWS))
-
-
-def _deep() -> Any:
-    from xgboost import XGBClassifier
-
-    model = XGBClassifier(n_estimators=500, max_depth=10, n_jobs=1, verbosity=0, random_state=0)
-    return model.fit(*generate(2))
-
-
-def _forest() -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(n_estimators=300, n_jobs=1, random_state=0).fit(*generate(2))
+def _model(kind: str, trees: int, n_classes: int = 2, n_rows: int | None = None, **options: Any) -> Any:
+    return fit(kind, trees, *generate(n_classes, n_rows=n_rows), **options)
 
 
 MODELS: dict[str, Callable[[], Any]] = {
-    "60 classes x 10": _classes(60),
-    "100 classes x 10": _classes(100),
-    "LightGBM 500": _lightgbm,
-    LARGEST: _largest,
-    "XGBoost 500 x depth 10": _deep,
-    "RandomForest 300": _forest,
+    "60 classes x 10": partial(_model, "xgboost", 10, n_classes=60),
+    "100 classes x 10": partial(_model, "xgboost", 10, n_classes=100),
+    "LightGBM 500": partial(_model, "lightgbm", 500),
+    LARGEST: partial(_model, "lightgbm", 1000, n_rows=MANY_ROWS, num_leaves=255),
+    "XGBoost 500 x depth 10": partial(_model, "xgboost", 500, max_depth=10),
+    "RandomForest 300": partial(_model, "random-forest", 300),
 }
 
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 import pine_boost
 from benchmarks import data
-from benchmarks.large import catboost_model
 from benchmarks.machine import record_run
+from benchmarks.models import fit
 from benchmarks.paper import add_data_options, check_data, listed
 from benchmarks.runner import RESULTS, show_and_replace
 from benchmarks.throughput import (
@@ -64,7 +64,7 @@ def train(model: str, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
     if model.startswith("catboost"):
         n_trees, depth = map(int, model.rpartition("-")[2].split("x"))
         policy = "Depthwise" if "depthwise" in model else "SymmetricTree"
-        return catboost_model(X, y, iterations=n_trees, depth=depth, grow_policy=policy, random_seed=0)
+        return fit("catboost", n_trees, X, y, depth=depth, grow_policy=policy)
     from sklearn import ensemble
 
     if model == "histgb-100":
