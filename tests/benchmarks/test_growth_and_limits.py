@@ -96,6 +96,9 @@ def test_limits_judge_by_the_issue(monkeypatch, tmp_path):
     expected = "| LightGBM 500 | 10 | 20 | interrupt | Ctrl-C | 1.90 | 5.00 | yes | 3 | x |"
     assert expected in tables.limits(tmp_path)
     (row,) = limits.ask(limits.Question("LightGBM 500", "verify", "10", "."))
+    assert row["is_kept"] == "yes"  # nothing was certified: what pruning answers
+    said["answer"] = "agrees: None"
+    (row,) = limits.ask(limits.Question("LightGBM 500", "verify", "10", "."))
     assert row["is_kept"] == "no"  # in time, but nothing was verified
     said["answer"] = "agrees: True"
     (row,) = limits.ask(limits.Question("LightGBM 500", "verify", "10", "."))
