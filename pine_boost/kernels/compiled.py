@@ -17,7 +17,6 @@ REFUSED = -2  # the class of a row that the library itself would refuse
 _NO_MEMORY = -3
 _ROWS_PER_THREAD = 2048  # fewer are not worth a thread
 _LANES = 8  # of trees.c
-_MOST_SURE = 8  # levels of a single row's walk before a look whether it has ended
 
 
 class CompiledTrees:
@@ -187,7 +186,7 @@ def quick_nodes(flat: FlatForest) -> tuple[npt.NDArray[Any], Int32Array]:
 def row_walks(flat: FlatForest, order: Int32Array, quick: npt.NDArray[Any], quick_tree: Int32Array) -> dict[str, Any]:
     """The walks of a single row: nodes in half the bytes where they fit, roots and leaves in the order of visits."""
     is_quick = quick_tree[order] > 0
-    found: dict[str, Any] = {"sure_levels": min(int(flat.depth[order][is_quick].max(initial=0)), _MOST_SURE)}
+    found: dict[str, Any] = {"row_depth": int(flat.depth[order][is_quick].max(initial=0))}
     root = flat.root[order]
     if is_quick.all() and max(quick["step"].max(), quick["column"].max()) < 2**8:
         size = np.diff(np.append(flat.root, len(quick)))[order]

@@ -46,7 +46,7 @@ class ScorerStruct(ctypes.Structure):
         *_typed(_POINTER, "native_value native_intercept cut"),
         *_typed(_NUMBER, "n_stages n_sets width n_exits"),
         *_typed(_POINTER, "order fresh_offset fresh_source stage stage_set value intercept low high gap"),
-        *_typed(_NUMBER, "sure_levels"),
+        *_typed(_NUMBER, "row_depth"),
         *_typed(_POINTER, "brief row_root row_leaf"),
     )
 

@@ -24,8 +24,9 @@
 
 #define BLOCK 64
 #define LANES 8
-#define GROUP 64
+#define SURE_LEVELS 8
 #define MORE_LEVELS 4
+#define GROUP 64
 #define MANY 512
 #define FEW_EDGES 12
 #define STACK_COLUMNS 1024
@@ -79,9 +80,9 @@ typedef struct {
     int64_t n_stages, n_sets, width, n_exits;
     const int32_t *order, *fresh_offset, *fresh_source, *stage, *stage_set;
     const double *value, *intercept, *low, *high, *gap;
-    /* walks of one row, by place in the order: roots among the brief nodes, or where these are null the quick ones, and
-     * first leaves, -1 at trees without; no tree is deeper than so many levels, or they are not worth a look before */
-    int64_t sure_levels;
+    /* walks of one row: the depth of the deepest tree with quick nodes; by place in the order, roots among the brief
+     * nodes, or the quick ones where these are null, and first leaves, -1 at trees without */
+    int64_t row_depth;
     const brief_t *brief;
     const int32_t *row_root, *row_leaf;
 } scorer_t;
@@ -303,6 +304,7 @@ static inline int32_t walk(const scorer_t *s, int64_t tree, const uint16_t *bins
     return s->leaf_of_node[place - s->node];
 }
 
+/* A look whether a path has ended costs a mispredicted branch, so the first SURE_LEVELS are walked without. */
 #define NEXT_STEP(node, bins) ((node)->step + (uint32_t)((bins)[(node)->column] > (node)->rank))
 
 /* The leaves of the rows of a block in one tree, eight rows in step. */
@@ -310,7 +312,7 @@ static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, con
                       int32_t *leaves)
 {
     const quick_t *root = s->quick + s->root[tree];
-    int64_t j = 0, depth = s->depth[tree];
+    int64_t j = 0, depth = s->depth[tree], sure = depth < SURE_LEVELS ? depth : SURE_LEVELS;
     if (s->quick_tree[tree]) {
         for (; j + 3 <= count; j += LANES) {
             const quick_t *place[LANES];
@@ -319,14 +321,13 @@ static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, con
                 place[lane] = root;
                 own[lane] = bins + slots[j + lane < count ? j + lane : j] * s->n_columns;
             }
-            for (int64_t level = 0; level < depth; level++) {
-                uint32_t moved = 0;
-                for (int lane = 0; lane < LANES; lane++) {
-                    const quick_t *node = place[lane];
-                    moved |= node->step;
-                    place[lane] += NEXT_STEP(node, own[lane]);
-                }
-                if (!moved) break;
+            for (int64_t level = 0; level < sure; level++)
+                for (int lane = 0; lane < LANES; lane++) place[lane] += NEXT_STEP(place[lane], own[lane]);
+            for (uint32_t moved = depth > sure; moved;) {
+                moved = 0;
+                for (int level = 0; level < 2; level++)
+                    for (int lane = 0; lane < LANES; lane++) place[lane] += NEXT_STEP(place[lane], own[lane]);
+                for (int lane = 0; lane < LANES; lane++) moved |= place[lane]->step;
             }
             for (int lane = 0; lane < LANES && j + lane < count; lane++)
                 leaves[j + lane] = s->leaf_offset[tree] + place[lane]->rank;
@@ -335,11 +336,10 @@ static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, con
     for (; j < count; j++) leaves[j] = walk(s, tree, bins + slots[j] * s->n_columns);
 }
 
-/* The leaves of one row in up to GROUP trees that follow each other in the order of visits. All trees are walked for
- * as many levels as most paths have, LANES in step, then those whose path goes on: a look whether a path has ended costs
- * a mispredicted branch. Not static: inlined, the places run out of registers. */
+/* The leaves of one row in up to GROUP trees that follow each other in the order of visits: LANES of them in step, then
+ * those whose path goes on. Not static: inlined, the places run out of registers. */
 #define WALK_TREES(NAME, NODE)                                                                                         \
-    void NAME(const NODE *nodes, const int32_t *root, int64_t count, int64_t levels, const uint16_t *bins,             \
+    void NAME(const NODE *nodes, const int32_t *root, int64_t count, int64_t sure, const uint16_t *bins,               \
               int32_t *numbers)                                                                                        \
     {                                                                                                                  \
         uint32_t place[GROUP + LANES], open[GROUP + LANES];                                                            \
@@ -347,7 +347,7 @@ static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, con
         for (int64_t i = 0; i < count; i += LANES) {                                                                   \
             uint64_t own[LANES];                                                                                       \
             for (int lane = 0; lane < LANES; lane++) own[lane] = (uint64_t)root[i + lane];                             \
-            for (int64_t level = 0; level < levels; level++)                                                           \
+            for (int64_t level = 0; level < sure; level++)                                                             \
                 for (int lane = 0; lane < LANES; lane++) own[lane] += NEXT_STEP(nodes + own[lane], bins);              \
             for (int lane = 0; lane < LANES; lane++) place[i + lane] = (uint32_t)own[lane];                            \
         }                                                                                                              \
@@ -381,10 +381,11 @@ WALK_TREES(pine_walk_brief, brief_t)
 static inline void walk_trees(const scorer_t *s, int64_t first, int64_t count, const uint16_t *bins, int32_t *leaves)
 {
     const int32_t *leaf = s->row_leaf + first;
+    int64_t sure = s->row_depth < SURE_LEVELS ? s->row_depth : SURE_LEVELS;
     if (s->brief)
-        pine_walk_brief(s->brief, s->row_root + first, count, s->sure_levels, bins, leaves);
+        pine_walk_brief(s->brief, s->row_root + first, count, sure, bins, leaves);
     else
-        pine_walk_quick(s->quick, s->row_root + first, count, s->sure_levels, bins, leaves);
+        pine_walk_quick(s->quick, s->row_root + first, count, sure, bins, leaves);
     for (int64_t i = 0; i < count; i++) leaves[i] = leaf[i] < 0 ? walk(s, s->order[first + i], bins) : leaf[i] + leaves[i];
 }
 

@@ -97,7 +97,8 @@ class FastScorer:
         self._class_of_row = self._trees.class_of_row
         self.n_features_in_ = parts.flat.n_features
         self.classes_ = np.asarray(parts.classes)
-        self._answers = [self.classes_[k : k + 1] for k in range(len(self.classes_))]
+        #: functions that make the answer to a single row
+        self._answers = [self.classes_[k : k + 1].copy().copy for k in range(len(self.classes_))]
         if parts.schema.feature_names is not None:
             self.feature_names_in_ = np.asarray(parts.schema.feature_names, dtype=object)
         schema = parts.schema
@@ -139,7 +140,7 @@ class FastScorer:
             elif dtype is _FLOAT32 or dtype == _FLOAT32:
                 found = self._class_of_row(X.tobytes(), True)
             if found >= 0:
-                return self._answers[found].copy()
+                return self._answers[found]()
         if not self.parts.classes:
             native = self.parts.native
             if native.link is Link.EXP and self.parts.schema.reader is not Reader.LIGHTGBM:
