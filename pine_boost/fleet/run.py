@@ -18,7 +18,7 @@ import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -424,30 +424,27 @@ def _rows(jobs: tuple[Job, ...], folder: str, policy: Policy, n_jobs: int, dask:
                 yield _alone(joblib, job, folder, policy, error)
 
 
-@contextmanager
-def _backend(joblib: Any, address: str | None) -> Iterator[None]:
-    """Use the workers of a Dask cluster, or joblib's current backend."""
+def _backend(joblib: Any, address: str | None) -> AbstractContextManager[Any]:
+    """The workers of a Dask cluster, or joblib's current backend."""
     if address is None:
-        yield
-        return
+        return nullcontext()
     try:
         import distributed  # noqa: F401  # registers the backend
+
+        cluster: AbstractContextManager[Any] = joblib.parallel_config("dask", scheduler_host=address)
     except ImportError as error:
         raise MissingDependencyError("A cluster needs dask and distributed; install pine-boost[dask].") from error
-    try:
-        cluster = joblib.parallel_config("dask", scheduler_host=address)
     except (OSError, ValueError) as error:
         raise InvalidInputError(
             f"No Dask scheduler answers at {address!r} ({error}); start one with dask scheduler.", option="dask"
         ) from error
-    with cluster:
-        yield
+    return cluster
 
 
 def _parallel(joblib: Any, jobs: Iterable[Job], folder: str, policy: Policy, n_jobs: int) -> Iterator[Row]:
     parallel = joblib.Parallel(n_jobs=n_jobs, batch_size=1, return_as="generator_unordered")
     rows: Iterator[Row] = parallel(joblib.delayed(_run_or_stop)(run_job, job, folder, policy) for job in jobs)
-    yield from rows
+    return rows
 
 
 def _run_or_stop(run: Callable[..., Row], job: Job, folder: str, policy: Policy) -> Row:
@@ -593,15 +590,12 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file, of the names and contents of a folder; empty if there is none."""
+    """SHA-256 of a file, or of the names and contents of a folder."""
     if path.is_dir():
         inside = sorted(entry for entry in path.rglob("*") if entry.is_file())
         listed = "".join(f"{file.relative_to(path).as_posix()}\n{_digest(file)}\n" for file in inside)
         return hashlib.sha256(listed.encode()).hexdigest()
-    try:
-        return file_digest(path)
-    except OSError:
-        return ""
+    return file_digest(path)
 
 
 def _summary_page(rows: tuple[Row, ...], policy: Policy) -> str:
