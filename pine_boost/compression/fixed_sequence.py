@@ -26,6 +26,7 @@ from scipy.special import betainc, betaincinv, gammaln, logsumexp, xlog1py, xlog
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import BINOMIAL_ERROR
 from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.region.conformal import lowest_share
 
 # Before the first failure of the sequence, and after it. Simulated (Spambase, PoL, JM1, seed 0,
 # max_loss 0.005): 29.7 % of the leaves gone, 30.4 with one test of the whole level, 26.7 with halves. Going on after a
@@ -73,9 +74,7 @@ def lower_bound(n_changed: int, n_rows: int, confidence: float) -> float:
     >>> round(lower_bound(0, 299, 0.95), 4)
     0.99
     """
-    if n_changed >= n_rows:
-        return 0.0
-    return float(betaincinv(n_rows - n_changed, n_changed + 1, 1.0 - confidence))
+    return lowest_share(n_rows - n_changed, n_rows, 1.0 - confidence)
 
 
 def fewest_rows(fidelity: float, confidence: float) -> int:

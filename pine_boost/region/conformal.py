@@ -100,12 +100,15 @@ def coverage_floor(n_rows: int, alpha: float, confidence: float) -> float:
     coverage of ``score <= tau`` follows Beta(k, n + 1 - k) with k the rank of tau (ties only increase it),
     so the bound is the ``1 - confidence`` quantile of that distribution.
     """
+    rank = conformal_rank(n_rows, alpha)
+    return 1.0 if rank > n_rows else lowest_share(rank, n_rows, 1 - confidence)
+
+
+def lowest_share(n_inside: int, n_rows: int, error: float) -> float:
+    """Exact (Clopper-Pearson) lower bound on a probability; it is too high with probability ``error`` at most."""
     from scipy.special import betaincinv
 
-    rank = conformal_rank(n_rows, alpha)
-    if rank > n_rows:
-        return 1.0
-    return float(betaincinv(rank, n_rows + 1 - rank, 1 - confidence))
+    return float(betaincinv(n_inside, n_rows - n_inside + 1, error)) if n_inside > 0 else 0.0
 
 
 def smallest_alpha(n_rows: int) -> float:
@@ -192,7 +195,7 @@ class Coverage:
         from scipy.special import betaincinv
 
         tail = (1 - confidence) / 2
-        low = 0.0 if n_inside == 0 else float(betaincinv(n_inside, n_rows - n_inside + 1, tail))
+        low = lowest_share(n_inside, n_rows, tail)
         high = 1.0 if n_inside == n_rows else float(betaincinv(n_inside + 1, n_rows - n_inside, 1 - tail))
         return cls(n_rows, n_inside, low, high, confidence)
 
