@@ -315,15 +315,11 @@ class Case:
         answers: dict[int, list[Answer]] = {question.index: [] for question in problem.questions}
         counterexample = None
         for proof in proofs:
-            answer = proof.answer
-            if proof.states is not None:
-                found, remark = self.look_at(proof)
-                remarks += remark
-                if found is None:
-                    answer = Answer.UNKNOWN if remark == _no_point(proof) else answer
-                elif counterexample is None or (found.native and not counterexample.native):
-                    counterexample = found
+            found, answer, remark = self.look_at(proof)
+            remarks += remark
             answers[proof.question.index].append(answer)
+            if found is not None and (counterexample is None or (found.native and not counterexample.native)):
+                counterexample = found
         for question in problem.questions:
             own = answers[question.index]
             if Answer.PROVED in own and Answer.FOUND in own:
@@ -336,20 +332,19 @@ class Case:
         covered = 1.0 if proved else min(shares, default=0.0)
         return Verification(agrees, twice, counterexample, tuple(proofs), covered, remarks, budget.elapsed)
 
-    def look_at(self, proof: Proof) -> tuple[Counterexample | None, tuple[str, ...]]:
-        """The input that a proof names, if the two models really differ on it; else a remark."""
-        assert proof.states is not None
+    def look_at(self, proof: Proof) -> tuple[Counterexample | None, Answer, tuple[str, ...]]:
+        """The input that a proof names, if the models really differ on it, the answer that is left, and a remark."""
+        if proof.states is None:
+            return None, proof.answer, ()
         if not self.problem.lost(self.pruned, proof.states[None])[0, proof.question.index]:
             # never seen: a solver that names a point which the integers do not confirm
-            return None, _no_point(proof)
+            return None, Answer.UNKNOWN, (f"{proof.method} named a point that is not a counterexample.",)
         row = self.problem.space.representative(proof.states[None])
         classes, native = self._classes(proof.states[None], row)
         if classes[0] == classes[1]:
-            return None, (
-                f"{proof.question.name}: the pruned model is closer to its decision than the proof "
-                "needs, though the class is the same.",
-            )
-        return Counterexample(proof.question.name, row[0], classes[0], classes[1], native), ()
+            close = "the pruned model is closer to its decision than the proof needs, though the class is the same."
+            return None, proof.answer, (f"{proof.question.name}: {close}",)
+        return Counterexample(proof.question.name, row[0], classes[0], classes[1], native), proof.answer, ()
 
     def _classes(self, states: Any, row: FloatArray) -> tuple[list[int], bool]:
         """Both classes: natively where the libraries are, else by exact sums."""
@@ -364,10 +359,6 @@ class Case:
         pruned = problem.pruned_margins_int(self.pruned, leaves).astype(np.float64)
         sums = (np.ldexp(original, -problem.scale), np.ldexp(pruned, -self.pruned.grid))
         return [int(problem.forest.decision.classes(margins)[0]) for margins in sums], False
-
-
-def _no_point(proof: Proof) -> tuple[str, ...]:
-    return (f"{proof.method} named a point that is not a counterexample.",)
 
 
 # Compute region, tau and overlap again from X_fit and X_cal, and compare with the files. A user's own score is taken
