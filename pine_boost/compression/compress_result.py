@@ -23,9 +23,8 @@ from pine_boost.certificate.claims import (
     attack_claim,
     lossless_in_words,
 )
-from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests, read_named
-from pine_boost.compression.distance import compare
-from pine_boost.compression.fixed_sequence import lower_bound
+from pine_boost.certificate.saved import REPORT, digests, model_path, read_named
+from pine_boost.compression.distance import measure
 from pine_boost.compression.goal import ERROR, SQUARED, Goal, Loss
 from pine_boost.compression.path import Task
 from pine_boost.compression.reading import Tables, find_segments
@@ -226,7 +225,7 @@ class CompressResult:
             A model is not the one that the record names.
         """
         record = read_record(folder)
-        path = saved_model(Path(folder), record)
+        path = model_path(Path(folder) if Path(folder).is_dir() else Path(folder).parent)
         read = partial(read_named, stated=record, what="record", decision="value", trust_pickle=trust_pickle)
         compressed = read(path, role="compressed")
         before = None if original is None else read(original, role="original")
@@ -253,8 +252,6 @@ def build_compress_result(
     if native is None:
         native = original_bytes(parsed)
     goal, work = task.goal, replace(task.cost, minimize=WORK)
-    n_changed = int(validated.changed.sum())
-    loss_before, loss_after = validated.losses or (None, None)
     status = VALIDATED if options.max_loss is None else NON_INFERIOR
     if written is None or tables.is_overlapping:
         status = NOT_VALIDATED if written is None else MEASURED
@@ -272,8 +269,6 @@ def build_compress_result(
         loss_range=None if loss is None or loss.kind != SQUARED else loss.scale,
         loss_costs=() if loss is None or loss.costs is None else tuple(map(tuple, loss.costs.tolist())),
         labels_digest=labels_digest(loss.labels) if loss is not None and validated.losses else None,
-        loss_before=loss_before,
-        loss_after=loss_after,
         keeps_class=goal.keeps_class,
         thresholds=parsed.forest.decision.thresholds,
         minimize=options.minimize,
@@ -281,20 +276,18 @@ def build_compress_result(
         work_after=work.of(task.original if written is None else written.shape),
         n_fit=tables.fit.n_rows,
         n_val=tables.val.n_rows,
-        n_changed=n_changed,
-        bound=lower_bound(n_changed, tables.val.n_rows, options.confidence),
         overlap=tables.overlap,
-        trees_before=parsed.forest.n_trees,
-        trees_after=compressed.forest.n_trees,
-        leaves_before=parsed.forest.n_leaves,
-        leaves_after=compressed.forest.n_leaves,
         leaves_lossless=goal.forest.n_leaves,
         path=validated.tested,
         segments=find_segments(
             options.segments, tables.X_val, schema_of(parsed.forest), validated.changed, options.confidence
         ),
         **attacked,
-        **compare(parsed, compressed, tables.X_val, () if written is None else written.source_trees, budget.check),
+        **measure(
+            *(parsed, compressed, tables.X_val, validated.changed, validated.losses, options.confidence),
+            () if written is None else written.source_trees,
+            budget.check,
+        ),
         seed=int(options.random_state),
         seconds=budget.elapsed,
         stopped=str(stopped),
@@ -303,16 +296,3 @@ def build_compress_result(
     )
     record = replace(record, claim=record.expected_claim())
     return CompressResult(native, record, parsed, compressed, validated.changed)
-
-
-def saved_model(folder: Path, record: CompressionRecord) -> Path:
-    """The model file that a record in a folder names."""
-    folder = folder if folder.is_dir() else folder.parent
-    for name in record.files:
-        path = folder / Path(name).name
-        if path.suffix.lstrip(".") in MODEL_SUFFIXES and path.is_file():
-            return path
-    raise InvalidInputError(
-        f"{folder} does not hold the model that its {RECORD} names; name a folder that "
-        "pine-boost compress or CompressResult.save wrote."
-    )

@@ -1,4 +1,4 @@
-"""How far from its decision the original can be on an input whose class a smaller model changes.
+"""What is measured of a smaller model: beside counts, how far from its decision the original changes its class.
 
 An attack, a local search from rows of X_fit within their plausible region, finds such inputs and is no bound: there may
 be others farther away. What is proved holds for every input and is reported beside the statistic. Let f and g be the
@@ -20,6 +20,7 @@ import numpy as np
 
 from pine_boost.budget import SHARES, Budget, OutOfTime
 from pine_boost.certificate.tree_matching import require_same_reading, same_splits
+from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import count_beyond, native_probabilities
 from pine_boost.compression.path import Task
 from pine_boost.compression.shape import Shape, margins
@@ -111,15 +112,27 @@ def _moved(points: Int32Array, seen: Int32Array, random: np.random.Generator) ->
     return moved
 
 
-def compare(
-    before: Model, after: Model, X_val: Any, compared: Sequence[int], check: Callable[[], None] | None = None
+def measure(
+    before: Model,
+    after: Model,
+    X_val: Any,
+    changed: BoolArray,
+    losses: Sequence[float],
+    confidence: float,
+    compared: Sequence[int],
+    check: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """How far probabilities moved on X_val, and beyond what distance no class changes: the fields of a record.
+    """The fields of a record that follow from both models and X_val.
 
-    ``compared`` names the original's tree for each tree of the smaller model that splits; nothing is proved without it.
-    When ``check`` raises `OutOfTime`, what is missing is left out.
+    ``losses`` are the mean ones, if any. ``compared`` names the original's tree for each tree of the smaller model that
+    splits; no distance is proved without it. When ``check`` raises `OutOfTime`, what is missing is left out.
     """
-    found: dict[str, Any] = {"probability_shift": {}, "proved_trees": ()}
+    n_changed = int(changed.sum())
+    found: dict[str, Any] = {"n_changed": n_changed, "bound": lower_bound(n_changed, len(changed), confidence)}
+    for name, model in (("before", before), ("after", after)):
+        found |= {f"trees_{name}": model.forest.n_trees, f"leaves_{name}": model.forest.n_leaves}
+    found["loss_before"], found["loss_after"] = losses or (None, None)
+    found |= {"probability_shift": {}, "proved_trees": ()}
     found |= {"proved_distance": None, "proved_largest": None, "proved_rows": 0}
     if before is after:
         return found

@@ -16,7 +16,7 @@ from pine_boost.compression.path_rows import Points
 from pine_boost.compression.shape import Shape, margins, shares_adding_up
 from pine_boost.kernels.leaf_tables import SignedMatrix
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
-from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray
+from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.links import probabilities_of
 from pine_boost.model.trimming import Subtrees
 
@@ -64,18 +64,13 @@ class Equations:
         return np.asarray(columns.reshape(n_leaves, self.width).sum(axis=1))
 
     def matrix(self, shape: Shape) -> tuple[SignedMatrix, IntArray]:
-        """The matrix over the present leaves, and each original leaf's number among them.
-
-        The last leaf number stands for everything that was dropped, and has no entry.
-        """
-        begins = shape.begins
-        n_present = int(np.count_nonzero(begins))
-        number = np.where(shape.owner >= 0, np.cumsum(begins) - 1, n_present)
-        width, n_outputs = self.width, len(shape.intercept)
-        own = np.where(shape.owner >= 0, number * width, -width)[:, None] + np.arange(width)
-        last = (n_present + 1) * width + np.arange(n_outputs)
-        column = np.concatenate([own.ravel(), last]).astype(np.int32)
-        return self.over_leaves.renumbered(column, (n_present + 1) * width + n_outputs), number
+        """The matrix over the present leaves, and each original leaf's number among them, -1 if it was dropped."""
+        begins, n_outputs = shape.begins, len(shape.intercept)
+        number = np.where(shape.owner >= 0, np.cumsum(begins) - 1, -1)
+        n_values = int(np.count_nonzero(begins)) * self.width
+        own = number[:, None] * self.width + np.arange(self.width)
+        column = np.concatenate([own.ravel(), n_values + np.arange(n_outputs)]).astype(np.int32)
+        return self.over_leaves.renumbered(column, n_values + n_outputs), number
 
 
 def build_equations(goal: Goal, points: Points) -> Equations:
@@ -156,23 +151,16 @@ class Intervals:
 def fit_shape(equations: Equations, shape: Shape, intervals: Intervals) -> tuple[Shape, FloatArray]:
     """Refit all leaf values and intercepts; returns the sums of the equations too."""
     signed, number = equations.matrix(shape)
-    n_present, width = shape.n_leaves, equations.width
-    present = np.zeros((n_present + 1, width))
-    present[:n_present] = shape.value[shape.begins]
-    values = np.concatenate([present.ravel(), shape.intercept])
-    fixed = np.zeros(len(values), dtype=bool)
-    fixed[n_present * width : (n_present + 1) * width] = True
-    values = refit(signed, equations.offset, values, fixed, intervals)
-    present = values[: (n_present + 1) * width].reshape(n_present + 1, width)
-    intercept = values[(n_present + 1) * width :]
-    return Shape(shape.owner, present[number], intercept), signed @ values + equations.offset
+    start = np.concatenate([shape.value[shape.begins].ravel(), shape.intercept])
+    values = refit(signed, equations.offset, start, intervals)
+    fitted, intercept = np.split(values, [len(values) - len(shape.intercept)])
+    value = np.where(number[:, None] >= 0, fitted.reshape(-1, equations.width)[number], 0.0)
+    return Shape(shape.owner, value, intercept), signed @ values + equations.offset
 
 
-def refit(
-    matrix: SignedMatrix, offset: FloatArray, values: FloatArray, fixed: BoolArray, intervals: Intervals
-) -> FloatArray:
-    """Values with which the sums ``matrix @ values + offset`` lie closer to their intervals; ``fixed`` ones stay."""
-    start, current = values, values
+def refit(matrix: SignedMatrix, offset: FloatArray, start: FloatArray, intervals: Intervals) -> FloatArray:
+    """Values with which the sums ``matrix @ values + offset`` lie closer to their intervals, not far from ``start``."""
+    current = start
     for _ in range(_NEWTON_STEPS):
         residual = intervals.residuals(matrix @ current + offset)
         pulling = np.flatnonzero(residual).astype(np.int32)
@@ -181,7 +169,7 @@ def refit(
         weight = intervals.weight[pulling]
         gradient = matrix.transposed(weight * residual[pulling], pulling) - RIDGE * (current - start)
         diagonal = matrix.transposed(weight, pulling, unsigned=True) + RIDGE
-        current = current + _solve(matrix, pulling, weight, gradient, np.where(fixed, 0.0, 1.0 / diagonal))
+        current = current + _solve(matrix, pulling, weight, gradient, 1.0 / diagonal)
     return current
 
 

@@ -28,7 +28,7 @@ NO_COUNTS: dict[str, Any] = {"n_lost": None, "n_gained": None, "e_value": None} 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Native answers; ``classes`` or ``numbers`` is None where the goal does not compare them."""
+    """What a model says of some rows; ``classes`` or ``numbers`` is None where the goal does not compare them."""
 
     classes: npt.NDArray[Any] | None
     numbers: FloatArray | None
@@ -59,18 +59,12 @@ class Goal:
         """What the native library divides a sum by: the trees of an average, else 1."""
         return 1 if self.forest.free_intercept else self.forest.n_trees
 
-    def changed(self, before: FloatArray, after: FloatArray) -> BoolArray:
-        """Rows on which two lists of margins differ by more than the goal allows."""
+    def answers(self, margins: FloatArray) -> Answers:
+        """The answers that margins stand for."""
         if not self.keeps_class:
-            assert self.tolerance is not None
-            moved = np.abs(after - before).max(axis=1) / self.n_summands
-            return np.asarray(moved > self.tolerance)
-        classes = self.forest.decision.classes
-        changed = classes(before) != classes(after)
-        if self.tolerance is not None:
-            moved = probabilities_of(self.forest, after) - probabilities_of(self.forest, before)
-            changed = changed | (np.abs(moved).max(axis=1) > self.tolerance)
-        return np.asarray(changed)
+            return Answers(None, margins / self.n_summands)
+        numbers = None if self.tolerance is None else probabilities_of(self.forest, margins)
+        return Answers(self.forest.decision.classes(margins), numbers)
 
     def distances(self, margins: FloatArray) -> FloatArray:
         """Distance of each row from the decision; 0 where all rows matter alike."""

@@ -145,13 +145,14 @@ def find_path(task: Task, allowed_share: float, budget: Budget, original: Forest
     found: list[Candidate] = []
     reason = StopReason.EFFORT
     goal, points = task.goal, task.sample.holdout_points
+    before = goal.answers(points.margins)
 
     def add(shape: Shape, phase: str) -> float:
         """Estimate the share of rows that change, on synthetic rows that the path was not fitted to."""
         n_leaves = shape.n_leaves
         if n_leaves >= task.original.n_leaves:
             return 0.0
-        changed = goal.changed(points.margins, margins(shape, goal.forest, points.leaves))
+        changed = goal.differ(before, goal.answers(margins(shape, goal.forest, points.leaves)))
         found.append(Candidate(shape, task.cost.of(shape), float(np.average(changed, weights=points.weight))))
         step = Step(
             step=len(found),

@@ -117,13 +117,26 @@ def count_segments(
     labels: Mapping[str, Iterable[Any]], changed: npt.NDArray[np.bool_], confidence: float
 ) -> tuple[Segment, ...]:
     """Changed rows by label, one label per row, for one or several named divisions of the rows."""
-    return tuple(
-        segment
-        for name, own in labels.items()
-        for segment in _count(
-            np.array([_name(label) for label in own]), changed, confidence, f"{name}: " if name else ""
-        )
-    )
+    segments = []
+    for name, given in labels.items():
+        own = np.array([_name(label) for label in given])
+        if len(own) != len(changed):
+            raise InvalidInputError(
+                f"segments has {len(own)} labels for {len(changed)} rows of X_val; pass one label "
+                "per row, a column of the table, or a mapping of such.",
+                option=("segments", "X_val"),
+            )
+        texts, counts = np.unique(own, return_counts=True)
+        if len(texts) > _MOST_SEGMENTS:
+            raise InvalidInputError(
+                f"segments has {len(texts)} different labels; at most {_MOST_SEGMENTS} are accepted. Group them first.",
+                option="segments",
+            )
+        for index in np.argsort(-counts, kind="stable"):
+            text, n_rows, n_changed = texts[index], int(counts[index]), int(changed[own == texts[index]].sum())
+            bound = lower_bound(n_changed, n_rows, confidence)
+            segments.append(Segment(f"{name}: {text}" if name else str(text), n_rows, n_changed, bound))
+    return tuple(segments)
 
 
 def _labels(given: Any, X_val: Any, schema: InputSchema) -> Iterable[Any]:
@@ -141,24 +154,3 @@ def _cells(schema: InputSchema, feature: int, matrix: FloatArray) -> npt.NDArray
 
 def _name(label: Any) -> str:
     return "missing" if is_missing(label) else str(label)
-
-
-def _count(labels: npt.NDArray[Any], changed: npt.NDArray[np.bool_], confidence: float, prefix: str) -> list[Segment]:
-    if len(labels) != len(changed):
-        raise InvalidInputError(
-            f"segments has {len(labels)} labels for {len(changed)} rows of X_val; pass one label "
-            "per row, a column of the table, or a mapping of such.",
-            option=("segments", "X_val"),
-        )
-    names, counts = np.unique(labels, return_counts=True)
-    if len(names) > _MOST_SEGMENTS:
-        raise InvalidInputError(
-            f"segments has {len(names)} different labels; at most {_MOST_SEGMENTS} are accepted. Group them first.",
-            option="segments",
-        )
-    segments = []
-    for index in np.argsort(-counts, kind="stable"):
-        n_rows, n_changed = int(counts[index]), int(changed[labels == names[index]].sum())
-        bound = lower_bound(n_changed, n_rows, confidence)
-        segments.append(Segment(f"{prefix}{names[index]}", n_rows, n_changed, bound))
-    return segments

@@ -14,7 +14,7 @@ import numpy as np
 from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED, bound_in_words, saved_remarks
 from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.certificate.saved import read_named
-from pine_boost.compression.distance import compare
+from pine_boost.compression.distance import measure
 from pine_boost.compression.fixed_sequence import judge, lower_bound
 from pine_boost.compression.goal import ERROR, Goal, Loss, read_loss
 from pine_boost.compression.record import CompressionRecord, differences, labels_digest, open_tested_rows, read_record
@@ -31,22 +31,10 @@ from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 
 # fields of a record that nobody could find again from the models and X_val
-ON_TRUST = (
-    *(
-        "n_fit",
-        "overlap",
-        "minimize",
-        "work_before",
-        "work_after",
-        "leaves_lossless",
-        "attack_starts",
-        "seed",
-        "stopped",
-    ),
-    *("files", "versions", "date", "seconds"),
-)
+_MADE_FROM = ("n_fit", "overlap", "minimize", "work_before", "work_after", "leaves_lossless", "attack_starts", "seed")
+ON_TRUST = (*_MADE_FROM, "stopped", "files", "versions", "date", "seconds")
 
-
+_RETURNED = {"n_changed": "n_changed", "trees": "trees_after", "leaves": "leaves_after"}  # of the returned size
 _FIXED = "fidelity, max_loss, loss, confidence, tolerance"
 
 
@@ -143,20 +131,17 @@ def verify_compression(
     loss = _read_labels(record, before, y_val, rows.n_rows)
     answers = [goal.native_answers(model, X_val) for model in (before, after)]
     losses = [] if loss is None else [loss.of(answer) for answer in answers]
-    n_changed = int(goal.differ(*answers).sum())
-    bound = lower_bound(n_changed, rows.n_rows, record.confidence)
-    counted: dict[str, Any] = {"n_changed": n_changed}
-    expected: dict[str, Any] = {**counted, "bound": bound}
-    for name, model in (("before", before), ("after", after)):
-        expected |= {f"trees_{name}": model.forest.n_trees, f"leaves_{name}": model.forest.n_leaves}
-    expected |= compare(before, after, X_val, record.proved_trees)
+    means = [float(lost.mean()) for lost in losses]
+    changed = goal.differ(*answers)
+    expected = measure(before, after, X_val, changed, means, record.confidence, record.proved_trees)
     del expected["proved_trees"]  # a hint
     if not record.probability_shift:
         del expected["probability_shift"]
-    if loss is not None:
-        expected |= {"loss_before": float(losses[0].mean()), "loss_after": float(losses[1].mean())}
+    counted = {name: expected[field] for name, field in _RETURNED.items()}
+    if loss is None:
+        del expected["loss_before"], expected["loss_after"]
+    else:
         counted |= loss.count(*losses, record.max_loss)
-    counted |= {"trees": after.forest.n_trees, "leaves": after.forest.n_leaves}
     found = tuple(
         f"The record is wrong: {objection}."
         for objection in (
@@ -169,11 +154,11 @@ def verify_compression(
     return CompressionVerification(
         agrees=not found,
         n_rows=rows.n_rows,
-        n_changed=n_changed,
-        bound=bound,
+        n_changed=expected["n_changed"],
+        bound=expected["bound"],
         confidence=record.confidence,
         status=record.status,
-        losses=tuple(float(lost.mean()) for lost in losses),
+        losses=tuple(means),
         remarks=(*found, *saved_remarks(before), _trusted(record, loss)),
         seconds=time.monotonic() - started,
     )

@@ -13,7 +13,7 @@ def test_a_margin_on_the_cut_is_the_class_that_the_library_gives_it():
     X, y = make_table(3, missing=False)
     native = ensemble.GradientBoostingClassifier(n_estimators=2, random_state=0).fit(X, y > 0)
     goal = Goal(read_model(native).forest)
-    before, after = np.zeros((2, 1)), np.array([[0.5], [-0.5]])
-    assert goal.changed(before, after).tolist() == [False, True]
-    assert goal.changed(after, before).tolist() == [False, True]
-    assert goal.distances(before).tolist() == [0.0, 0.0]
+    before, after = goal.answers(np.zeros((2, 1))), goal.answers(np.array([[0.5], [-0.5]]))
+    assert goal.differ(before, after).tolist() == [False, True]
+    assert goal.differ(after, before).tolist() == [False, True]
+    assert goal.distances(np.zeros((2, 1))).tolist() == [0.0, 0.0]

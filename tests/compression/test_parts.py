@@ -119,8 +119,7 @@ def test_equations_are_distances_to_the_decision(case):
     values = margins(original, model.forest, leaves)
     equations = build_equations(goal, Points(leaves, values, np.ones(len(X))))
     signed, _ = equations.matrix(original)
-    present = np.vstack([original.value, np.zeros((1, original.value.shape[1]))])
-    sums = signed @ np.concatenate([present.ravel(), original.intercept]) + equations.offset
+    sums = signed @ np.concatenate([original.value.ravel(), original.intercept]) + equations.offset
     np.testing.assert_allclose(sums, equations.distance, atol=1e-9)
     assert np.all(equations.distance >= 0)
     nearest = np.sort(equations.distance)[: len(X) // 4]
@@ -203,24 +202,20 @@ def test_refit_solves_the_ridge_problem():
     dense = (random.random((400, 12)) < 0.3).astype(float)
     start, target = random.normal(size=12), random.normal(size=400)
     weight = random.random(400) + 0.5
-    fixed = np.zeros(12, dtype=bool)
-    fixed[-1] = True
     both = Intervals(target, target, weight)
     rows = sparse.csr_matrix(dense)
     signed = SignedMatrix(np.repeat(rows.indptr, 2)[1:], rows.indices, np.ones(400), 12)  # no second runs
-    found = refit(signed, np.zeros(400), start, fixed, both)
-    assert found[-1] == start[-1]
-    free = dense[:, :-1]
-    matrix = free.T @ (weight[:, None] * free) + RIDGE * np.eye(11)
-    right = free.T @ (weight * (target - dense[:, -1] * start[-1])) + RIDGE * start[:-1]
-    np.testing.assert_allclose(found[:-1], np.linalg.solve(matrix, right), atol=1e-3)
+    found = refit(signed, np.zeros(400), start, both)
+    matrix = dense.T @ (weight[:, None] * dense) + RIDGE * np.eye(12)
+    right = dense.T @ (weight * target) + RIDGE * start
+    np.testing.assert_allclose(found, np.linalg.solve(matrix, right), atol=1e-3)
 
 
 def test_a_row_pulls_only_while_it_is_outside_its_interval():
     matrix = SignedMatrix(np.repeat(np.arange(4), 2)[1:], np.arange(3), np.ones(3), 3)
     start = np.array([1.0, 0.2, -1.0])
     above = Intervals(np.full(3, 0.5), np.full(3, np.inf), np.full(3, 1e6))
-    found = refit(matrix, np.zeros(3), start, np.zeros(3, dtype=bool), above)
+    found = refit(matrix, np.zeros(3), start, above)
     np.testing.assert_allclose(found, [1.0, 0.5, 0.5], atol=1e-3)
 
 
