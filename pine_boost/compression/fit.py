@@ -63,14 +63,18 @@ class Equations:
         columns = self.over_leaves.transposed(weight, unsigned=True)[: n_leaves * self.width]
         return np.asarray(columns.reshape(n_leaves, self.width).sum(axis=1))
 
-    def matrix(self, shape: Shape) -> tuple[SignedMatrix, IntArray]:
-        """The matrix over the present leaves, and each original leaf's number among them, -1 if it was dropped."""
+    def sums(self, shape: Shape) -> FloatArray:
+        """What a shape makes of the equations."""
+        return self.over_leaves @ np.concatenate([shape.value.ravel(), shape.intercept]) + self.offset
+
+    def matrix(self, shape: Shape, rows: Int32Array) -> tuple[SignedMatrix, IntArray]:
+        """Some equations over the present leaves, and each original leaf's number among them, -1 if it was dropped."""
         begins, n_outputs = shape.begins, len(shape.intercept)
         number = np.where(shape.owner >= 0, np.cumsum(begins) - 1, -1)
         n_values = int(np.count_nonzero(begins)) * self.width
         own = number[:, None] * self.width + np.arange(self.width)
         column = np.concatenate([own.ravel(), n_values + np.arange(n_outputs)]).astype(np.int32)
-        return self.over_leaves.renumbered(column, n_values + n_outputs), number
+        return self.over_leaves.renumbered(column, n_values + n_outputs, rows), number
 
 
 def build_equations(goal: Goal, points: Points) -> Equations:
@@ -137,25 +141,39 @@ def _columns(forest: Forest, leaves: Int32Array, output: int) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Where each equation's sum should lie, and how much it matters."""
+    """Where each equation's sum should lie, and how much it matters; sums move by less than ``slack`` in a refit."""
 
     low: FloatArray
     high: FloatArray
     weight: FloatArray
+    slack: float = np.inf
 
     def residuals(self, sums: FloatArray) -> FloatArray:
         """What would have to be added to each sum to bring it into its interval."""
         return np.asarray(np.maximum(self.low - sums, 0.0) - np.maximum(sums - self.high, 0.0))
 
+    def may_pull(self, sums: FloatArray) -> Int32Array:
+        """Equations whose sums are outside their intervals, or may be before a refit ends."""
+        is_near = np.ones(len(sums), dtype=bool)
+        if self.slack < np.inf:
+            is_near = (sums < self.low + self.slack) | (sums > self.high - self.slack)
+        return np.flatnonzero(is_near).astype(np.int32)
+
+    def of(self, rows: Int32Array) -> Intervals:
+        """The same of some equations."""
+        return Intervals(self.low[rows], self.high[rows], self.weight[rows])
+
 
 def fit_shape(equations: Equations, shape: Shape, intervals: Intervals) -> tuple[Shape, FloatArray]:
     """Refit all leaf values and intercepts; returns the sums of the equations too."""
-    signed, number = equations.matrix(shape)
+    rows = intervals.may_pull(equations.sums(shape))
+    signed, number = equations.matrix(shape, rows)
     start = np.concatenate([shape.value[shape.begins].ravel(), shape.intercept])
-    values = refit(signed, equations.offset, start, intervals)
+    values = refit(signed, equations.offset[rows], start, intervals.of(rows))
     fitted, intercept = np.split(values, [len(values) - len(shape.intercept)])
     value = np.where(number[:, None] >= 0, fitted.reshape(-1, equations.width)[number], 0.0)
-    return Shape(shape.owner, value, intercept), signed @ values + equations.offset
+    refitted = Shape(shape.owner, value, intercept)
+    return refitted, equations.sums(refitted)
 
 
 def refit(matrix: SignedMatrix, offset: FloatArray, start: FloatArray, intervals: Intervals) -> FloatArray:

@@ -26,7 +26,7 @@ from pine_boost.model.trimming import Subtrees, forest_subtrees
 from pine_boost.tables.rows import AnyRows
 
 _N_SLICES = 40
-_HOPELESS = 6.0  # times the share that may change: smaller shapes will not be tested
+_HOPELESS = 3.0  # times the share that may change: smaller shapes will not be tested
 # Sizes as shares of the original's cost: first small equal steps, as noisy models stop early, then a constant factor.
 # With half as many steps less goes, and draws of X_val differ more in what goes, see `_REACH`.
 _SHARES = np.concatenate([np.arange(0.985, 0.5, -0.015), np.geomspace(0.49, 0.01, 60)])
@@ -34,6 +34,7 @@ _SHARES = np.concatenate([np.arange(0.985, 0.5, -0.015), np.geomspace(0.49, 0.01
 # drawn repeatedly from fresh rows: 46.5 % of the leaves gone at 3 and a ridge of 30 (48.0 with two further fits of each
 # size, in twice the time), 49.9 here, 51.0 with half as many points, 51.9 with twice as many sizes in addition.
 _REACH = 1.5
+_SLACK = 4.0  # reaches: in a refit no sum moves that far; with 3 the models are the same ones
 _LEAST_REACH = 0.06  # of the median distance, before there are errors
 _LEAST_WEIGHT = 1e-3  # of a mean row, so that leaves that no row reaches are ordered by their values too
 
@@ -265,7 +266,7 @@ def _intervals(goal: Goal, equations: Equations, sums: FloatArray, near: FloatAr
     low = np.maximum(low, np.minimum(equations.distance, reach))
     if goal.tolerance is not None:
         return Intervals(low, high, equations.weight)
-    return Intervals(low, high, equations.weight / (1.0 + (equations.distance / reach) ** 2))
+    return Intervals(low, high, equations.weight / (1.0 + (equations.distance / reach) ** 2), _SLACK * reach)
 
 
 def collapse(forest: Forest, cost: Cost, shape: Shape, leaf_weight: FloatArray, size: float) -> Shape:

@@ -109,18 +109,19 @@ class SignedMatrix:
         """``A' W A vector`` for the matrix A of some rows."""
         return self._call("normal", rows, np.zeros(self.shape[1]), weight, vector)
 
-    def renumbered(self, number: Int32Array, width: int) -> SignedMatrix:
-        """The same over other columns; entries of columns with a negative number are left out."""
+    def renumbered(self, number: Int32Array, width: int, rows: Int32Array) -> SignedMatrix:
+        """Some rows over other columns; entries of columns with a negative number are left out."""
         library = load()
-        number = np.ascontiguousarray(number, dtype=np.int32)
+        number, rows = (np.ascontiguousarray(part, dtype=np.int32) for part in (number, rows))
         if library is None:
-            return SignedMatrix(*numpy_twin.renumber(self, number), self.sign, width)
-        start, column = np.empty_like(self.indptr), np.empty_like(self.indices)
+            return SignedMatrix(*numpy_twin.renumber(self, rows, number), self.sign[rows], width)
+        length = self.indptr[2 * rows + 2] - self.indptr[2 * rows]
+        start, column = np.empty(2 * len(rows) + 1, dtype=np.int32), np.empty(int(length.sum()), dtype=np.int32)
         n = library.pine_renumber(
-            *(ctypes.addressof(self._struct), self.shape[0], number.ctypes.data),
+            *(ctypes.addressof(self._struct), rows.ctypes.data, len(rows), number.ctypes.data),
             *(start.ctypes.data, column.ctypes.data),
         )
-        return SignedMatrix(start, column[:n], self.sign, width)
+        return SignedMatrix(start, column[:n], self.sign[rows], width)
 
     def _call(self, name: str, rows: Int32Array, found: FloatArray, *given: Any) -> FloatArray:
         library = load()

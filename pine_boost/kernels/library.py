@@ -166,7 +166,7 @@ def _open(path: Path) -> Any | None:
         library.pine_products.argtypes = [pointer, pointer, number, pointer, pointer]
         library.pine_transposed.argtypes = [pointer, pointer, number, pointer, small, pointer]
         library.pine_normal.argtypes = [pointer, pointer, number, pointer, pointer, pointer]
-        library.pine_renumber.argtypes = [pointer, number, *[pointer] * 3]
+        library.pine_renumber.argtypes = [pointer, pointer, number, *[pointer] * 3]
         library.pine_renumber.restype = number
         for function in (library.pine_sum_leaves, library.pine_products, library.pine_transposed, library.pine_normal):
             function.restype = None

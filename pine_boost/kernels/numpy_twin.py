@@ -297,12 +297,12 @@ def normal(matrix: Any, rows: Int32Array, found: FloatArray, weight: FloatArray,
     return transposed(matrix, rows, found, weight * products(matrix, rows, np.empty(len(rows)), vector), False)
 
 
-def renumber(matrix: Any, number: Int32Array) -> tuple[Int32Array, Int32Array]:
-    """Offsets and columns over other columns."""
-    column = number[matrix.indices]
-    stays = column >= 0
-    kept = np.concatenate([[0], np.cumsum(stays)])[matrix.indptr]
-    return kept.astype(np.int32), column[stays]
+def renumber(matrix: Any, rows: Int32Array, number: Int32Array) -> tuple[npt.NDArray[np.int64], Int32Array]:
+    """Offsets and columns of some rows over other columns."""
+    owner, column, sign = _entries(matrix, rows)
+    run, column = 2 * owner + (sign != matrix.sign[rows][owner]), number[column]
+    lengths = np.bincount(run[column >= 0], minlength=2 * len(rows))
+    return np.concatenate([[0], np.cumsum(lengths)]), column[column >= 0]
 
 
 def exit_classes(plan: ExitPlan, stage: int, margins: FloatArray) -> Int32Array:

@@ -912,13 +912,15 @@ void pine_normal(const signed_t *m, const int32_t *rows, int64_t n_rows, const d
     }
 }
 
-/* The same matrix over other columns, without the entries of columns whose number is negative; returns their number. */
-int64_t pine_renumber(const signed_t *m, int64_t n_rows, const int32_t *number, int32_t *start, int32_t *column)
+/* Some rows over other columns, without the entries of columns whose number is negative; returns their number. */
+int64_t pine_renumber(const signed_t *m, const int32_t *rows, int64_t n_rows, const int32_t *number, int32_t *start,
+                      int32_t *column)
 {
     int64_t n = 0;
     start[0] = 0;
     for (int64_t run = 0; run < 2 * n_rows; run++) {
-        for (int64_t k = m->start[run]; k < m->start[run + 1]; k++) {
+        const int32_t *own = m->start + 2 * rows[run / 2] + run % 2;
+        for (int64_t k = own[0]; k < own[1]; k++) {
             column[n] = number[m->column[k]];
             n += column[n] >= 0;
         }

@@ -118,9 +118,7 @@ def test_equations_are_distances_to_the_decision(case):
     leaves = trees.leaves(space.states(X))
     values = margins(original, model.forest, leaves)
     equations = build_equations(goal, Points(leaves, values, np.ones(len(X))))
-    signed, _ = equations.matrix(original)
-    sums = signed @ np.concatenate([original.value.ravel(), original.intercept]) + equations.offset
-    np.testing.assert_allclose(sums, equations.distance, atol=1e-9)
+    np.testing.assert_allclose(equations.sums(original), equations.distance, atol=1e-9)
     assert np.all(equations.distance >= 0)
     nearest = np.sort(equations.distance)[: len(X) // 4]
     assert np.all(nearest <= np.sort(goal.distances(values))[: len(X) // 4] + 1e-9)

@@ -155,7 +155,7 @@ def test_products_agree_with_the_twin_and_with_dense_matrices(seed, monkeypatch)
         (lambda: matrix.transposed(weight), dense.T @ weight),
         (lambda: matrix.transposed(weight[rows], rows, unsigned=True), np.abs(part).T @ weight[rows]),
         (lambda: matrix.normal(weight[rows], vector, rows), part.T @ (weight[rows] * (part @ vector))),
-        (lambda: matrix.renumbered(number, 4) @ four, joined[:, :4] @ four),
+        (lambda: matrix.renumbered(number, 4, rows) @ four, joined[rows, :4] @ four),
     ]
     for call, expected in questions:
         ours, twins = both_ways(monkeypatch, call)
