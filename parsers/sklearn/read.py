@@ -6,7 +6,7 @@ The Forest adds exactly the numbers that scikit-learn adds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -75,7 +75,15 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
     >>> read_sklearn(forest).forest.n_trees
     5
     """
-    name = supported_name(model, _READERS)
+    _refuse_old_version()
+    hint = ""
+    if hasattr(model, "best_estimator_"):
+        hint = " This search holds the model in best_estimator_: pass that."
+    if "IsolationForest" in _sklearn_bases(model):
+        hint = " An IsolationForest is a plausibility score, read by read_isolation_forest."
+    name = class_of(model, "sklearn", _READERS, hint)
+    read, attribute = _READERS[name]
+    require_fitted(model, attribute)
     if hasattr(model, "classes_"):
         refuse_multi_output(model, name)
         if len(model.classes_) < 2:
@@ -83,7 +91,7 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
                 f"{type(model).__name__} was fitted on the single class {np.asarray(model.classes_).tolist()[0]!r}; it "
                 "always predicts that, there is nothing to prune."
             )
-    forest, document = _READERS[name](model, name, partial(_decide, model, name, threshold, decision == "value"))
+    forest, document = read(model, name, partial(_decide, model, name, threshold, decision == "value"))
     return Model(forest, f"sklearn.{name}", model, document)
 
 
@@ -479,19 +487,6 @@ def _category_sets(predictor: Any) -> list[npt.NDArray[Any]]:
     return sets
 
 
-def supported_name(model: Any, accepted: Collection[str]) -> str:
-    """Return the scikit-learn class of a fitted estimator, also for a user's subclass."""
-    _refuse_old_version()
-    hint = ""
-    if hasattr(model, "best_estimator_"):
-        hint = " This search holds the model in best_estimator_: pass that."
-    if "IsolationForest" in _sklearn_bases(model):
-        hint = " An IsolationForest is a plausibility score, read by read_isolation_forest."
-    name = class_of(model, "sklearn", accepted, hint)
-    require_fitted(model, _fitted_attribute(name))
-    return name
-
-
 def refuse_other_than(model: Any, name: str, inside: str | None = None) -> None:
     """Raise unless the estimator is of one scikit-learn class or a subclass."""
     if name not in _sklearn_bases(model):
@@ -534,13 +529,6 @@ def _refuse_old_version() -> None:
 
 def _sklearn_bases(model: Any) -> list[str]:
     return [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("sklearn.")]
-
-
-def _fitted_attribute(name: str) -> str:
-    if name.startswith("Hist"):
-        return "_predictors"
-    single = name.startswith(("DecisionTree", "ExtraTreeC", "ExtraTreeR"))
-    return "tree_" if single else "estimators_"
 
 
 @dataclass(frozen=True)
@@ -633,18 +621,16 @@ def _worst_order(values: Sequence[FloatArray]) -> float:
     return UNIT * float(partials.max()) * (1 + 2.0**-10)
 
 
-_READERS: dict[str, Callable[..., tuple[Forest, SklearnDocument]]] = {
-    "RandomForestClassifier": read_average,
-    "ExtraTreesClassifier": read_average,
-    "DecisionTreeClassifier": read_average,
-    "ExtraTreeClassifier": read_average,
-    "GradientBoostingClassifier": read_gradient,
-    "HistGradientBoostingClassifier": read_histogram,
-    "AdaBoostClassifier": read_votes,
-    "RandomForestRegressor": read_average,
-    "ExtraTreesRegressor": read_average,
-    "DecisionTreeRegressor": read_average,
-    "ExtraTreeRegressor": read_average,
-    "GradientBoostingRegressor": read_gradient,
-    "HistGradientBoostingRegressor": read_histogram,
-}
+# by class: the function that reads it, and the attribute that ``fit`` sets
+_READERS = {
+    f"{name}{kind}": (read, attribute)
+    for kind in ("Classifier", "Regressor")
+    for name, read, attribute in (
+        ("RandomForest", read_average, "estimators_"),
+        ("ExtraTrees", read_average, "estimators_"),
+        ("DecisionTree", read_average, "tree_"),
+        ("ExtraTree", read_average, "tree_"),
+        ("GradientBoosting", read_gradient, "estimators_"),
+        ("HistGradientBoosting", read_histogram, "_predictors"),
+    )
+} | {"AdaBoostClassifier": (read_votes, "estimators_")}
