@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -74,21 +76,11 @@ def read_model(
     """
     if decision not in ("class", "value"):
         raise InvalidInputError(f"decision={decision!r}: 'class' and 'value' are accepted.")
+    model, library = _open(model, trust_pickle)
     if isinstance(model, Model):
         _require_same(model, threshold, decision)
         return model
-    path = None
-    if isinstance(model, (str, os.PathLike)):
-        path = Path(model)
-        model = read_limited(path, MODEL_LIMIT, "model file")
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        model = bytes(model)
-        require_size(len(model), MODEL_LIMIT, "This", "model file")
-        library = _sniff(model, path)
-        if library == "pickle":
-            model = _unpickle(model, path, trust_pickle)
-            return read_model(model, threshold=threshold, decision=decision)
-    else:
+    if library is None:
         library = _library_of(model)
         _refuse_pipeline(model)
     traits = traits_of(library)
@@ -123,16 +115,22 @@ def open_pickle(model: Any, trust_pickle: bool = False) -> Any:
     UnsupportedModelError
         A pickle that is not trusted, or that cannot be loaded.
     """
+    opened, library = _open(model, trust_pickle)
+    return opened if library is None else model
+
+
+def _open(model: Any, trust_pickle: bool) -> tuple[Any, str | None]:
+    """Return a live model, or the contents of a model file and its library."""
+    path = None
     if isinstance(model, (str, os.PathLike)):
-        path: Path | None = Path(model)
-        contents = read_limited(model, MODEL_LIMIT, "model file")
-    elif isinstance(model, (bytes, bytearray, memoryview)):
-        path, contents = None, bytes(model)
-    else:
-        return model
-    if _sniff(contents, path) != "pickle":
-        return model
-    return _unpickle(contents, path, trust_pickle)
+        path = Path(model)
+        model = read_limited(path, MODEL_LIMIT, "model file")
+    if not isinstance(model, (bytes, bytearray, memoryview)):
+        return model, None
+    contents = bytes(model)
+    require_size(len(contents), MODEL_LIMIT, "This", "model file")
+    library = _sniff(contents, path)
+    return (_unpickle(contents, path, trust_pickle), None) if library == "pickle" else (contents, library)
 
 
 def _library_of(model: Any) -> str:
@@ -186,14 +184,9 @@ def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
             option="trust_pickle",
         )
     try:
-        if path is not None:
-            try:
-                joblib = import_module("joblib")
-            except ImportError:
-                pass
-            else:
-                return joblib.load(path)  # reads plain pickles too
-        return pickle.loads(contents)
+        # joblib reads plain pickles too
+        load = import_module("joblib").load if find_spec("joblib") is not None else pickle.load
+        return load(io.BytesIO(contents))
     except ImportError as error:
         raise MissingDependencyError(
             f"{where} needs {error.name or error}, which is not installed, or is not part of the installed versions of "
