@@ -63,7 +63,7 @@ class Traits:
     packages : tuple of str
         Distributions that provide it, to look up its version.
     read : callable
-        ``read(model, threshold=, decision=) -> Model`` for a live object, a path or bytes.
+        ``read(model, threshold=, decision=) -> Model`` for a live object or the bytes of a file.
     recognises : callable
         ``recognises(contents) -> bool``: whether a file belongs to this library.
     suffixes : tuple of str

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, OutputError, PineBoostError
 
@@ -58,13 +58,6 @@ def read_limited(
         raise InvalidInputError(f"{path} cannot be read ({reason}); pass the path of a {what}.") from error
     require_size(len(contents), limit, str(path), what, too_large)
     return contents
-
-
-def model_bytes(model: Any) -> bytes | None:
-    """Return the contents of a model file, given as its path or as bytes; None for a live model."""
-    if isinstance(model, (str, os.PathLike)):
-        return read_limited(model, MODEL_LIMIT, "model file")
-    return bytes(model) if isinstance(model, (bytes, bytearray, memoryview)) else None
 
 
 def _read_up_to(file: BinaryIO, limit: int) -> bytes:

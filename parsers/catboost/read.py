@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.files import MODEL_LIMIT, model_bytes, read_limited
+from pine_boost.files import MODEL_LIMIT, read_limited
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison
@@ -34,8 +34,8 @@ def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = Non
 
     Parameters
     ----------
-    model : catboost.CatBoost, CatBoostClassifier, CatBoostRegressor, CatBoostRanker, path or bytes
-        Files and bytes are JSON, as ``model.save_model(path, format="json")`` writes it.
+    model : catboost.CatBoost, CatBoostClassifier, CatBoostRegressor, CatBoostRanker, or the bytes of a file
+        Files are JSON, as ``model.save_model(path, format="json")`` writes it.
     threshold : float, sequence of float or None
         None is CatBoost's own decision: raw value above 0 (or above the logit of the model's own
         probability threshold), or the largest one. Otherwise probabilities for Logloss and
@@ -55,7 +55,7 @@ def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = Non
     UnsupportedModelError
         CTR, text or embedding features, a binary file, a loss without classes and no threshold.
     InvalidInputError
-        Not fitted, an unreadable path, or a threshold that does not fit.
+        Not fitted, or a threshold that does not fit.
 
     Examples
     --------
@@ -65,14 +65,13 @@ def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = Non
     >>> read_catboost(model.fit(X, X[:, 0] > 20)).forest.n_trees
     3
     """
-    contents = model_bytes(model)
-    if contents is not None:
-        if contents[:4] == b"CBM1":
+    if isinstance(model, bytes):
+        if model[:4] == b"CBM1":
             raise UnsupportedModelError(
                 f"This is CatBoost's binary format, which only its own loader reads, and that loader does not check "
                 f"damaged files. Load it with CatBoost and pass the model, or its JSON. {REMEDY}."
             )
-        document, kind, native = read_document(contents), FILE_KIND, None
+        document, kind, native = read_document(model), FILE_KIND, None
     else:
         kind, native = _kind_of(model), model
         document = read_document(native_json(model), live=True)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.files import model_bytes
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule
 from pine_boost.parsers.decisions import class_labels
@@ -33,7 +32,7 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
 
     Parameters
     ----------
-    model : lightgbm.Booster, lightgbm.LGBMClassifier, path or bytes
+    model : lightgbm.Booster, lightgbm.LGBMClassifier, or the bytes of a file
         LGBMRegressor and LGBMRanker are accepted together with ``threshold``. A live model is
         read up to its best_iteration, as its ``predict`` does; a file has no best_iteration and
         is read whole.
@@ -58,7 +57,7 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
     UnsupportedModelError
         Linear leaves, another format version, an objective without classes and no threshold.
     InvalidInputError
-        Not fitted, an unreadable path, or a threshold that does not fit.
+        Not fitted, or a threshold that does not fit.
 
     Examples
     --------
@@ -70,9 +69,9 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
     >>> read_lightgbm(booster).forest.n_trees
     3
     """
-    values, contents = decision == "value", model_bytes(model)
-    if contents is not None:
-        document = read_document(contents)
+    values = decision == "value"
+    if isinstance(model, bytes):
+        document = read_document(model)
         forest = _build_forest(document, threshold, values, labels=None)
         return Model(forest, FILE_KIND, None, document)
     return _read_live(model, threshold, values)

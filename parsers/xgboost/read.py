@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.files import model_bytes
 from pine_boost.model.exact import LARGEST_SUM_FLOAT32, SOFTMAX_GUARD_FLOAT32, UNIT_ROUNDOFF, XGBOOST_LOGISTIC_CUT
 from pine_boost.model.forest import Decision, FloatArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison
@@ -30,7 +29,7 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
 
     Parameters
     ----------
-    model : Booster, XGBClassifier, XGBRFClassifier, XGBRegressor, XGBRanker, path or bytes
+    model : Booster, XGBClassifier, XGBRFClassifier, XGBRegressor, XGBRanker, or the bytes of a file
         Wrappers are read as their ``predict`` works: rounds up to best_iteration. A Booster is
         read as ``Booster.predict`` works, with all rounds. A file that a wrapper saved (attribute
         ``scikit_learn``) is read like the wrapper, any other file like a Booster.
@@ -58,9 +57,9 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
     >>> read_xgboost(booster).forest.n_trees
     2
     """
-    contents, values, native = model_bytes(model), decision == "value", None
-    if contents is not None:
-        document, kind = read_document(contents), FILE_KIND
+    values, native = decision == "value", None
+    if isinstance(model, bytes):
+        document, kind = read_document(model), FILE_KIND
         by_wrapper = "scikit_learn" in document.attributes
     else:
         name = class_of(model, "xgboost", ("Booster", *_WRAPPERS), " Or pass a .json or .ubj file, or its bytes.")

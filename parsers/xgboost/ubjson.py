@@ -143,29 +143,23 @@ def _write_value(value: Any, pieces: list[bytes]) -> None:
     elif isinstance(value, np.ndarray):
         marker = _MARKERS[value.dtype]
         big_endian = value.astype(value.dtype.newbyteorder(">"))
-        pieces.append(f"[${marker}#".encode() + _length(len(value)) + big_endian.tobytes())
+        pieces.append(f"[${marker}#".encode() + _integer(len(value)) + big_endian.tobytes())
     elif isinstance(value, list):
-        pieces.append(b"[#" + _length(len(value)))
+        pieces.append(b"[#" + _integer(len(value)))
         for item in value:
             _write_value(item, pieces)
     elif type(value) is int:
-        marker = next(m for m in "iIlL" if _holds(m, value))
-        pieces.append(marker.encode() + struct.pack(">" + _INTEGERS[marker], value))
+        pieces.append(_integer(value))
     else:
         raise InvalidInputError(
             f"A {type(value).__name__} is not written as UBJSON; dicts, lists, texts, integers and numpy arrays are."
         )
 
 
-def _holds(marker: str, value: int) -> bool:
-    bits = 8 * struct.calcsize(_INTEGERS[marker]) - 1
-    return -(1 << bits) <= value < (1 << bits)
-
-
 def _text(text: str) -> bytes:
     raw = text.encode("utf-8")
-    return _length(len(raw)) + raw
+    return _integer(len(raw)) + raw
 
 
-def _length(length: int) -> bytes:
-    return b"L" + struct.pack(">q", length)
+def _integer(number: int) -> bytes:
+    return b"L" + struct.pack(">q", number)

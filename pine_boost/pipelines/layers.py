@@ -10,7 +10,6 @@ from typing import Any
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
 _TAKEN = "compress_booster takes it as it is, and accelerate_booster with fidelity below 1"
-_MONOTONE = ("_SigmoidCalibration", "IsotonicRegression", "_TemperatureScaling")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +160,7 @@ def _require_monotone(calibrator: Any) -> None:
         "IsotonicRegression": lambda: not getattr(calibrator, "increasing_", True),
         "_TemperatureScaling": lambda: not calibrator.beta_ > 0,
     }
-    if name not in _MONOTONE:
+    if name not in falls:
         raise UnsupportedModelError(
             f"The calibrator {name} is not known to be monotone, so that no threshold of the model "
             "inside follows from it; accepted are sigmoid, isotonic and temperature."

@@ -116,7 +116,7 @@ def test_best_iteration_is_honoured_live_and_not_in_files(boosting, tmp_path):
     assert np.abs(written.predict(X) - booster.predict(X)).max() < 2.0**-35
     path = tmp_path / "all.txt"
     booster.save_model(path, num_iteration=-1)
-    whole = read_lightgbm(path)
+    whole = read_model(path)
     assert whole.forest.n_trees == 12
     reloaded = lgb.Booster(model_file=path)
     np.testing.assert_array_equal(native_margins(whole.forest, X)[:, 0], reloaded.predict(X, raw_score=True))
@@ -272,9 +272,9 @@ def test_what_is_refused_and_why():
     with pytest.raises(InvalidInputError, match="not fitted"):
         read_lightgbm(lgb.LGBMClassifier())
     with pytest.raises(InvalidInputError, match="cannot be read"):
-        read_lightgbm("no/such/file.txt")
+        read_model("no/such/file.txt")
     with pytest.raises(InvalidInputError, match="cannot be read"):
-        read_lightgbm(Path(os.sep))
+        read_model(Path(os.sep))
     with pytest.raises(UnsupportedModelError, match="accepted"):
         read_lightgbm(object())
     linear = lgb.train({**QUIET, "objective": "binary", "linear_tree": True}, lgb.Dataset(X, y), 2)
