@@ -129,13 +129,13 @@ def test_not_certified_carries_no_claim(options, reason):
     assert certificate.grid == -1
     assert certificate.trees_after == certificate.trees_before
     assert certificate.original_digest == certificate.pruned_digest
-    assert result.model is _model()
+    assert result.model is _model(2)
     assert (result.weights == 1).all()
 
 
 def test_any_time_limit_gives_one_of_two_states():
     X, _ = _data()
-    before = _model().predict(X)
+    before = _model(2).predict(X)
     for time_limit in (0.02, 0.1, 0.2, 0.4, 0.8):
         result = _prune(time_limit=time_limit)
         assert result.status in ("CERTIFIED", "NOT_CERTIFIED")
@@ -181,7 +181,7 @@ def test_same_bytes_for_any_number_of_jobs(n_classes, score):
 
 
 def test_json_round_trip(tmp_path):
-    certificate = _result().certificate
+    certificate = _result(2).certificate
     text = certificate.to_json()
     assert Certificate.from_json(text) == certificate
     assert Certificate.from_json(text.encode()) == certificate
@@ -194,7 +194,7 @@ def test_json_round_trip(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(f.name for f in fields(Certificate)))
 def test_every_damaged_field_is_refused(name):
-    document = json.loads(_result().certificate.to_json())
+    document = json.loads(_result(2).certificate.to_json())
     wrong = [{"a": 1} if not isinstance(document[name], dict) else 3, object]
     if isinstance(document[name], (int, float)):
         wrong.append("1")
@@ -214,14 +214,14 @@ def test_every_damaged_field_is_refused(name):
 
 @pytest.mark.parametrize("digest", ["", "0" * 64, None, 7, []])
 def test_another_digest_is_refused(digest):
-    document = json.loads(_result().certificate.to_json())
+    document = json.loads(_result(2).certificate.to_json())
     document["digest"] = digest
     with pytest.raises(CertificateMismatch, match="changed after it was written"):
         Certificate.from_json(json.dumps(document))
 
 
 def test_the_digest_does_not_know_the_timings():
-    certificate = _result().certificate
+    certificate = _result(2).certificate
     other = replace(certificate, timings={"search": 1e6})
     both = [json.loads(each.to_json()) for each in (certificate, other)]
     assert both[0]["digest"] == both[1]["digest"]
@@ -256,7 +256,7 @@ def test_other_files_are_refused(text, message):
 
 
 def test_unknown_status_and_extra_fields_are_refused():
-    document = json.loads(_result().certificate.to_json())
+    document = json.loads(_result(2).certificate.to_json())
     with pytest.raises(CertificateMismatch, match="'status' is 'PERHAPS', expected one of"):
         Certificate.from_json(json.dumps({**document, "status": "PERHAPS"}))
     with pytest.raises(CertificateMismatch, match=r"unknown: .'extra'"):
@@ -306,7 +306,7 @@ def test_digest_sees_every_number(manner):
 
 
 def test_digest_of_file_and_live_model_agree(tmp_path):
-    model = _model()
+    model = _model(2)
     live = forest_digest(read_model(model).forest)
     for suffix in ("json", "ubj"):
         path = tmp_path / f"model.{suffix}"
@@ -315,7 +315,7 @@ def test_digest_of_file_and_live_model_agree(tmp_path):
 
 
 def test_saved_region_has_the_fingerprint(tmp_path):
-    result = _result()
+    result = _result(2)
     result.region.save(tmp_path / "region.json")
     assert Region.load(tmp_path / "region.json").fingerprint() == (result.certificate.region_fingerprint)
 
@@ -324,4 +324,4 @@ def test_versions_and_plain_data():
     assert "lightgbm" not in library_versions("xgboost")
     assert "scikit-learn" in library_versions("sklearn")
     assert library_versions("xgboost")["kernel"] == kernels.name()
-    assert json.dumps(asdict(_result().certificate))  # nothing but plain numbers and text
+    assert json.dumps(asdict(_result(2).certificate))  # nothing but plain numbers and text

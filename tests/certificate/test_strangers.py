@@ -27,7 +27,7 @@ from pine_boost import (
     prune_booster,
     verify,
 )
-from pine_boost.certificate.claims import HOW_IT_WAS_MADE, claim_of, kept_reason, rests_on
+from pine_boost.certificate.claims import HOW_IT_WAS_MADE
 from pine_boost.cli import main
 from pine_boost.compression import record as compression_record
 from pine_boost.compression.recount import ON_TRUST
@@ -44,6 +44,7 @@ from pine_boost.scoring.scorer_verification import HOW_IT_WAS_MADE as HOW_A_SCOR
 from pine_boost.scoring.scorer_verification import verify_scorer
 from pine_boost.serving.folder import load_scorer
 from pine_boost.tables.schema import schema_of
+from tests.support.verifying import reworded
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -198,9 +199,7 @@ def _resealed(document):
 def _reworded(document):
     """The edited certificate with the sentences that belong to its numbers: a careful forger's."""
     try:
-        made = Certificate.from_json(_resealed(document))
-        made = replace(made, reason=kept_reason(made))
-        return replace(made, claim=claim_of(made), rests_on=rests_on(made)).to_json()
+        return reworded(Certificate.from_json(_resealed(document))).to_json()
     except PineBoostError:
         return None
 
@@ -415,12 +414,10 @@ def test_a_wrong_model_under_a_wide_band_is_not_believed(files, tmp_path):
     assert before.forest.n_trees > after.forest.n_trees
     plain = replace(result.certificate, pruned_digest=forest_digest(after.forest), undecided_exists=None)
     for band in ({"undecided": 10.0}, {"undecided": 10.0, "native_band": 10.0}, {"native_band": 10.0}):
-        forged = replace(plain, **band)
-        forged = replace(forged, claim=claim_of(forged), rests_on=rests_on(forged))
+        forged = reworded(plain, **band)
         with pytest.raises(CertificateMismatch, match="for these models it must be"):
             verify(before, after, result.region, forged)
-    honest = replace(plain, claim=claim_of(plain))
-    assert verify(before, after, result.region, honest, time_limit=20).agrees is False
+    assert verify(before, after, result.region, reworded(plain), time_limit=20).agrees is False
     # the attack as it was: an older format, through the command line
     out = tmp_path / "out"
     result.save(out, report=False)

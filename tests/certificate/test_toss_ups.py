@@ -13,7 +13,7 @@ import pytest
 from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, load_scorer, prune_booster, verify
 from pine_boost.certificate import verification
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claims import claim_of, rests_on, serving_of, share_of, sureness_of
+from pine_boost.certificate.claims import serving_of, share_of, sureness_of
 from pine_boost.certificate.consistency import require_serving
 from pine_boost.certificate.tree_matching import match_trees, require_decisive
 from pine_boost.cli.verify import _CODES
@@ -29,7 +29,7 @@ from pine_boost.region.region import Region
 from pine_boost.report.prune_report import render_report
 from pine_boost.sweeping import sweep
 from tests.support.grids import edge_rows
-from tests.support.verifying import fitted
+from tests.support.verifying import fitted, reworded
 
 KINDS = ("xgboost", "xgboost-3", "lightgbm", "histogram")
 
@@ -55,12 +55,6 @@ def booster():
     assert result.region.delta is not None
     assert result.certificate.serving is not None
     return model, X, result
-
-
-def forged(result, **fields):
-    """A certificate with other fields, and the sentences that would go with them."""
-    made = replace(result.certificate, **fields)
-    return replace(made, claim=claim_of(made), rests_on=rests_on(made))
 
 
 def test_native_classes_on_edges(case):
@@ -116,13 +110,13 @@ def test_a_changed_ladder_or_step_is_noticed(booster):
             "sureness": sureness_of(result.original.forest, region.delta),
         }
         with pytest.raises(CertificateMismatch, match=r"follow|indifference"):
-            verify(model, result.model, region, forged(result, **fields))
+            verify(model, result.model, region, reworded(result.certificate, **fields))
     # a ladder that fits its steps is noticed with the tables only
     levels = result.region.with_alpha(result.region.alpha)
     ladder = replace(levels.nesting, share=0.33)
     region = replace(levels, nesting=ladder).with_alpha(levels.alpha)
     fields = {"region_fingerprint": region.fingerprint(), "indifference": region.indifference, "boundary_share": 0.33}
-    certificate = forged(result, **fields)
+    certificate = reworded(result.certificate, **fields)
     assert verify(model, result.model, region, certificate).agrees
     with pytest.raises(CertificateMismatch, match="'nesting' of the region is not what X_fit gives"):
         verify(model, result.model, region, certificate, X_fit=X[:250], X_cal=X[250:])
@@ -144,8 +138,8 @@ def test_forged_fields_are_noticed(booster):
     }
     for words, fields in edits.items():
         with pytest.raises(CertificateMismatch, match=words):
-            verify(model, result.model, result.region, forged(result, **fields))
-    more = forged(result, serving=replace(serving, n_inside=serving.n_cal))
+            verify(model, result.model, result.region, reworded(result.certificate, **fields))
+    more = reworded(result.certificate, serving=replace(serving, n_inside=serving.n_cal))
     assert verify(model, result.model, result.region, more).agrees
     assert any("pass the serving margin" in listed for listed in more.rests_on)
     with pytest.raises(CertificateMismatch, match="calibration rows are said to pass"):
@@ -320,11 +314,6 @@ def drawn(**options):
     return model, X, result, result.certificate.serving
 
 
-def without_margin(certificate):
-    made = replace(certificate, serving=None)
-    return replace(made, rests_on=rests_on(made))
-
-
 @pytest.fixture(scope="module")
 def served():
     return drawn()
@@ -474,7 +463,7 @@ def test_what_was_not_proved_again_is_no_agreement(served, monkeypatch):
         assert "NOT SETTLED" in repr(verdict)
         assert "The serving margin was not proved again" in verdict.summary()
         assert _CODES[verdict.agrees] == 2
-    plain = verify(*parts[:3], without_margin(result.certificate))
+    plain = verify(*parts[:3], reworded(result.certificate, serving=None))
     assert plain.agrees is True
     assert plain.serving_proved is None
     assert "serving" not in plain.summary()

@@ -9,7 +9,6 @@ import pytest
 
 from pine_boost.build_result import build_prune_result
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claims import claim_of, kept_reason, rests_on
 from pine_boost.certificate.tree_matching import match_trees, require_decisive
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
@@ -28,7 +27,7 @@ from pine_boost.region.fitting import fit_region
 from pine_boost.region.region import Region
 from pine_boost.verifying import verify
 from tests.support.grids import grid_forest, integer_margins
-from tests.support.verifying import MAKERS, breast_or_iris, fitted, pruned_model
+from tests.support.verifying import MAKERS, breast_or_iris, fitted, pruned_model, reworded
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +134,6 @@ def test_the_command_line_records_into_the_file(booster, tmp_path):
 NO_BAND = {"undecided": 0.0, "native_band": 0.0, "undecided_exists": None}
 
 
-def _worded(certificate):
-    """The certificate with the sentences that belong to its numbers."""
-    made = replace(certificate, reason=kept_reason(certificate))
-    return replace(made, claim=claim_of(made), rests_on=rests_on(made))
-
-
 def test_the_original_kept_is_nothing_to_prove(booster):
     model, result = booster
     found = result.certificate
@@ -159,10 +152,10 @@ def test_the_original_kept_is_nothing_to_prove(booster):
         **NO_BAND,
     )
     assert found.serving is not None
-    certificate = _worded(certificate)
+    certificate = reworded(certificate)
     with pytest.raises(CertificateMismatch, match="serving margin that nothing needs"):
         verify(model, model, result.region, certificate)
-    certificate = _worded(replace(certificate, serving=None))
+    certificate = reworded(certificate, serving=None)
     assert verify(model, model, result.region, certificate).agrees is True
     for edit in (
         {"kept": kept[1:], "trees_after": len(kept) - 1},
@@ -176,7 +169,7 @@ def test_the_original_kept_is_nothing_to_prove(booster):
     ):
         with pytest.raises(CertificateMismatch):
             verify(model, model, result.region, replace(certificate, **edit))
-    forged = _worded(replace(result.certificate, grid=-1, **NO_BAND))
+    forged = reworded(result.certificate, grid=-1, **NO_BAND)
     with pytest.raises(CertificateMismatch, match="original was kept, but the two models differ"):
         verify(model, result.model, result.region, forged)
 
@@ -196,9 +189,8 @@ def _planted(result, seed):
     digest = forest_digest(read_model(native).forest)
     weights = list(result.certificate.weights)
     weights[number] *= factor
-    certificate = replace(result.certificate, serving=None)  # its margin is of the true model
-    certificate = replace(certificate, rests_on=rests_on(certificate))
-    return native, replace(certificate, pruned_digest=digest, weights=tuple(weights))
+    forged = {"serving": None, "pruned_digest": digest, "weights": tuple(weights)}  # the margin is of the true model
+    return native, reworded(result.certificate, **forged)
 
 
 def test_a_forged_certificate_is_refuted_natively(booster):

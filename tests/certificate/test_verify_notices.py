@@ -12,7 +12,7 @@ import xgboost
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from pine_boost import Certificate, InvalidInputError, Region, prune_booster
-from pine_boost.certificate.claims import claim_of, rests_on
+from pine_boost.certificate.claims import rests_on
 from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
@@ -20,7 +20,7 @@ from pine_boost.parsers import read_model
 from pine_boost.verifying import verify
 from tests.support.command_line import words
 from tests.support.native_models import make_table
-from tests.support.verifying import breast_or_iris
+from tests.support.verifying import breast_or_iris, reworded
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 
@@ -135,16 +135,8 @@ def _forged(saved):
     document["alpha"] = 0.1
     forged = Region.from_json(document)
     certificate = Certificate.load(saved / "out" / "certificate.json")
-    certificate = replace(
-        certificate,
-        region_fingerprint=forged.fingerprint(),
-        alpha=0.1,
-        tau=forged.tau,
-        bound=None,
-        lower_bound=1,
-        optimal=False,
-    )
-    certificate = replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
+    fields = {"region_fingerprint": forged.fingerprint(), "alpha": 0.1, "tau": forged.tau}
+    certificate = reworded(certificate, **fields, bound=None, lower_bound=1, optimal=False)
     return forged, Certificate.from_json(certificate.to_json())
 
 
@@ -237,8 +229,7 @@ def _with_overlap(result, **changed):
     region = Region.from_json(document)
     assert region.overlap is not None
     names = {"region_fingerprint": region.fingerprint(), "overlap": region.overlap.share, "overlap_evident": False}
-    certificate = replace(result.certificate, **names)
-    return region, replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
+    return region, reworded(result.certificate, **names)
 
 
 @pytest.mark.parametrize("change", [{"thresholds": (0.3,)}, {"model_digest": "0" * 64}], ids=str)

@@ -6,6 +6,7 @@ nothing: an unknown name is a KeyError of the test.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import lightgbm
@@ -14,6 +15,8 @@ import pytest
 import xgboost
 from sklearn import datasets, ensemble
 
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claims import claim_of, kept_reason, rests_on
 from pine_boost.prune import prune_booster
 from pine_boost.result import PruneResult
 
@@ -60,6 +63,13 @@ def pruned_model(kind: str, **options: Any) -> tuple[Any, PruneResult]:
     n = len(X) // 2
     options = {"alpha": 0.2, "indifference": 0.05, **options}
     return model, prune_booster(model, X[:n], X[n:], **options)
+
+
+def reworded(certificate: Certificate, **changed: Any) -> Certificate:
+    """The certificate with other fields, and the sentences that belong to them: a careful forger's."""
+    made = replace(certificate, **changed)
+    made = replace(made, reason=kept_reason(made))
+    return replace(made, claim=claim_of(made), rests_on=rests_on(made))
 
 
 def look_for_no_serving_margin(monkeypatch: pytest.MonkeyPatch) -> None:
