@@ -335,37 +335,23 @@ def test_an_edited_region_with_a_forged_certificate_is_noticed(booster, name):
 
 def _with_document(native, edit):
     document = json.loads(native.get_booster().save_raw("json"))
-    edit(document["learner"]["gradient_booster"]["model"]["trees"])
+    edit(document["learner"]["gradient_booster"]["model"]["trees"][0])
     return json.dumps(document).encode()
 
 
-def _first_leaf(trees):
-    return int(np.flatnonzero(np.array(trees[0]["left_children"]) < 0)[0])
+def _one_ulp_up(numbers, place):
+    numbers[place] = float(np.nextafter(np.float32(numbers[place]), np.float32(np.inf)))
 
 
-def _change_leaf(trees):
-    leaf = _first_leaf(trees)
-    value = np.nextafter(np.float32(trees[0]["split_conditions"][leaf]), np.float32(9))
-    trees[0]["split_conditions"][leaf] = float(value)
+MODEL_EDITS = [
+    lambda tree: _one_ulp_up(tree["split_conditions"], tree["left_children"].index(-1)),  # a leaf
+    lambda tree: _one_ulp_up(tree["split_conditions"], 0),
+    lambda tree: tree["default_left"].__setitem__(0, 1 - tree["default_left"][0]),
+    lambda tree: tree["split_indices"].__setitem__(0, (tree["split_indices"][0] + 1) % 6),
+]
 
 
-def _change_threshold(trees):
-    value = np.nextafter(np.float32(trees[0]["split_conditions"][0]), np.float32(np.inf))
-    trees[0]["split_conditions"][0] = float(value)
-
-
-def _change_default(trees):
-    trees[0]["default_left"][0] = 1 - trees[0]["default_left"][0]
-
-
-def _change_feature(trees):
-    trees[0]["split_indices"][0] = (trees[0]["split_indices"][0] + 1) % 6
-
-
-MODEL_EDITS = [_change_leaf, _change_threshold, _change_default, _change_feature]
-
-
-@pytest.mark.parametrize("edit", MODEL_EDITS)
+@pytest.mark.parametrize("edit", MODEL_EDITS, ids=["leaf", "threshold", "default", "feature"])
 def test_an_edited_model_is_noticed(booster, edit):
     model, result = booster
     with pytest.raises(CertificateMismatch, match="pruned model is not the one"):

@@ -11,8 +11,10 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
 from pine_boost.exporters.treelite import to_treelite
 from pine_boost.model.reference import native_margins
+from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.prune import prune_booster
+from tests.support import value_models
 from tests.support.category_tables import words_and_codes
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.gtil import gtil_margins
@@ -249,3 +251,21 @@ def test_a_result_with_category_names_is_converted_for_codes():
         result.to_treelite()
     found = gtil_margins(result.to_treelite(codes=True), result.pruned.forest, codes)[:, 0]
     assert np.array_equal(found, result.model.predict(frame, output_margin=True))
+
+
+@pytest.mark.parametrize("name", value_models.VALUES)
+def test_values_of_regressors_and_rankers(name):
+    native = value_models.VALUES[name]()
+    model = read_model(native, decision="value")
+    X = np.nan_to_num(np.vstack([value_models.table()[0], edge_rows(model.forest, value_models.table()[0], limit=50)]))
+    X = X.astype(np.float32).astype(np.float64)
+    converted = to_treelite(native)
+    margins, _ = predict_margins(model, X)
+    found = gtil_margins(converted, model.forest, X)
+    if name in ("forest", "extra trees", "lightgbm averaged"):
+        assert found == pytest.approx(margins / model.forest.n_trees, rel=1e-12)
+    else:
+        np.testing.assert_array_equal(found, margins)
+    values = gtil_margins(converted, model.forest, X, margin=False)[:, 0]
+    rows = xgboost.DMatrix(X, nthread=1) if name.startswith("xgboost") else X
+    assert values == pytest.approx(native.predict(rows), rel=2e-6)

@@ -221,32 +221,10 @@ def test_wrappers(kind, n_classes):
             assert copied.feature_importances_.sum() == pytest.approx(1.0, abs=1e-5)
 
 
-VALUES = {
-    "xgboost squared error": lambda: value_models.xgb("reg:squarederror"),
-    "xgboost poisson": lambda: value_models.xgb("count:poisson"),
-    "xgboost tweedie": lambda: value_models.xgb("reg:tweedie"),
-    "xgboost ranker": lambda: value_models.xgb("rank:ndcg"),
-    "lightgbm regression": lambda: value_models.lgb("regression"),
-    "lightgbm l1": lambda: value_models.lgb("regression_l1"),
-    "lightgbm poisson": lambda: value_models.lgb("poisson"),
-    "lightgbm ranker": lambda: value_models.lgb("lambdarank"),
-    "lightgbm forest": lambda: value_models.lgb("regression", **value_models.BAGGED),
-    "forest": lambda: ensemble.RandomForestRegressor(7, max_depth=5, random_state=0),
-    "extra trees": lambda: ensemble.ExtraTreesRegressor(7, max_depth=5, random_state=0),
-    "tree": lambda: DecisionTreeRegressor(max_depth=5, random_state=0),
-    "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=8, random_state=0),
-    "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=8),
-    "histogram gamma": lambda: ensemble.HistGradientBoostingRegressor(loss="gamma", max_iter=8),
-}
-
-
 @pytest.mark.parametrize("weights", ["all", "some"])
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", value_models.VALUES)
 def test_values_are_exact(name, weights):
-    X, y = value_models.table()
-    native = VALUES[name]()
-    if hasattr(native, "fit"):
-        native.fit(X, y)
+    X, native = value_models.table()[0], value_models.VALUES[name]()
     model = read_model(native, decision="value")
     forest = model.forest
     kept = np.ones(forest.n_trees)

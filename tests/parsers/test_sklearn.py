@@ -357,24 +357,6 @@ def test_not_fitted(native):
 
 
 @pytest.mark.parametrize(
-    ("threshold", "message"),
-    [
-        (0.0, "strictly between 0 and 1"),
-        (1.0, "strictly between 0 and 1"),
-        (-3, "strictly between 0 and 1"),
-        (float("nan"), "finite"),
-        ("half", "finite number or a list"),
-        ([], "finite number or a list"),
-        ([0.3, 0.3], "strictly ascending"),
-        ([[0.3]], "finite number or a list"),
-    ],
-)
-def test_bad_thresholds(threshold, message):
-    with pytest.raises(InvalidInputError, match=message):
-        read_sklearn(fitted("gradient", 2), threshold=threshold)
-
-
-@pytest.mark.parametrize(
     ("name", "n_classes", "threshold", "message"),
     [
         ("gradient", 3, 0.4, "per-class thresholds are not supported"),

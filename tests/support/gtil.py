@@ -1,7 +1,4 @@
-"""Margins by Treelite's own reference predictor, on the input type that a model needs.
-
-Imports Treelite: a test file that uses it skips itself first where Treelite is missing.
-"""
+"""Margins by Treelite's own reference predictor, on the input type that a model needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Small LightGBM models of every configuration that the tests share, and their raw scores.
-
-Imports LightGBM: a test file that uses it skips itself first where LightGBM is missing.
-"""
+"""Small LightGBM models of every configuration that the tests share, and their raw scores."""
 
 from __future__ import annotations
 

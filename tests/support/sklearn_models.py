@@ -1,7 +1,4 @@
-"""Small scikit-learn models of every kind that the tests share, and rows on their edges.
-
-Imports scikit-learn: a test file that uses it skips itself first where scikit-learn is missing.
-"""
+"""Small scikit-learn models of every kind that the tests share, and rows on their edges."""
 
 from __future__ import annotations
 

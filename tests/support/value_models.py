@@ -1,15 +1,17 @@
-"""Small regressors and rankers that the tests share.
-
-Imports XGBoost and LightGBM: a test file that uses it skips itself first where one is missing.
-"""
+"""Small regressors and rankers that the tests share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import lightgbm
 import numpy as np
 import xgboost
+from sklearn import ensemble
+from sklearn.base import clone
+from sklearn.tree import DecisionTreeRegressor
 
 BAGGED = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}
 
@@ -41,3 +43,32 @@ def lgb(objective: str, **options: Any) -> Any:
         data = lightgbm.Dataset(X, np.digitize(y, [1, 2]), group=[30] * 10)
     parameters = {"objective": objective, "num_leaves": 9, "verbose": -1, "num_threads": 1}
     return lightgbm.train({**parameters, **options}, data, 8)
+
+
+_XGBOOST = ("reg:squarederror", "reg:logistic", "count:poisson", "reg:tweedie", "rank:ndcg")
+_LIGHTGBM = (
+    "regression",
+    "regression_l1",
+    "quantile",
+    "poisson",
+    "tweedie",
+    "gamma",
+    "cross_entropy_lambda",
+    "lambdarank",
+)
+_ESTIMATORS = {
+    "forest": ensemble.RandomForestRegressor(7, max_depth=5, random_state=0),
+    "extra trees": ensemble.ExtraTreesRegressor(7, max_depth=5, random_state=0),
+    "tree": DecisionTreeRegressor(max_depth=5, random_state=0),
+    "gradient": ensemble.GradientBoostingRegressor(n_estimators=8, random_state=0),
+    "histogram": ensemble.HistGradientBoostingRegressor(max_iter=8),
+    "histogram gamma": ensemble.HistGradientBoostingRegressor(loss="gamma", max_iter=8),
+    "histogram poisson": ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=8),
+}
+VALUES: dict[str, Callable[[], Any]] = {
+    **{f"xgboost {objective}": partial(xgb, objective) for objective in _XGBOOST},
+    **{f"lightgbm {objective}": partial(lgb, objective) for objective in _LIGHTGBM},
+    "lightgbm square root": partial(lgb, "regression", reg_sqrt=True),
+    "lightgbm averaged": partial(lgb, "regression", **BAGGED),
+    **{name: lambda estimator=estimator: clone(estimator).fit(*table()) for name, estimator in _ESTIMATORS.items()},
+}

@@ -1,7 +1,4 @@
-"""Small XGBoost models of every objective and booster that the tests share, and their margins.
-
-Imports XGBoost: a test file that uses it skips itself first where XGBoost is missing.
-"""
+"""Small XGBoost models of every objective and booster that the tests share, and their margins."""
 
 from __future__ import annotations
 
