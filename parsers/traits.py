@@ -183,25 +183,30 @@ def warn_if_untested(library: str, proved_with: Mapping[str, str]) -> None:
     proved_with : mapping
         Versions by distribution, as the record of the result names them.
     """
-    packages = traits_of(library).packages
-    installed = next((v for v in map(_installed_version, (library, *packages)) if v is not None), None)
-    number = re.match(r"(\d+)\.(\d+)", installed or "")
-    first, last = TESTED_VERSIONS[library]
-    if number is None or first <= (int(number[1]), int(number[2])) <= last or (library, str(installed)) in _warned:
+    found = untested_version(library)
+    if found is None or (library, found[0]) in _warned:
         return
-    _warned.add((library, str(installed)))
-    used = next((proved_with[name] for name in packages if name in proved_with), "no installed version")
+    installed, tested = found
+    _warned.add((library, installed))
+    used = next((proved_with[n] for n in traits_of(library).packages if n in proved_with), "no installed version")
     warnings.warn(
-        f"{traits_of(library).title} {installed} is installed, but pine_boost was tested with {_dotted(first)} to "
-        f"{_dotted(last)}, and this result was made with {used}. What it says rests on how the library predicts; "
-        "install a tested version, or compare the predictions of both models on rows of yours.",
+        f"{traits_of(library).title} {installed} is installed, but pine_boost was tested with {tested}, and this "
+        f"result was made with {used}. What it says rests on how the library predicts; install a tested version, or "
+        "compare the predictions of both models on rows of yours.",
         UntestedVersionWarning,
         stacklevel=3,
     )
 
 
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
+def untested_version(library: str) -> tuple[str, str] | None:
+    """The installed version of a library and the tested ones in words, if it is not among `TESTED_VERSIONS`."""
+    names = (library, *traits_of(library).packages)
+    installed = next((version for version in map(_installed_version, names) if version is not None), "")
+    number = re.match(r"(\d+)\.(\d+)", installed)
+    first, last = TESTED_VERSIONS[library]
+    if number is None or first <= (int(number[1]), int(number[2])) <= last:
+        return None
+    return installed, " to ".join(f"{major}.{minor}" for major, minor in (first, last))
 
 
 def _installed_version(name: str) -> str | None:

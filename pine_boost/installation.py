@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module, metadata
@@ -37,7 +37,7 @@ from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import counted
 from pine_boost.parsers import read_model
-from pine_boost.parsers.traits import LIBRARIES, TESTED_VERSIONS, traits_of
+from pine_boost.parsers.traits import LIBRARIES, traits_of, untested_version
 from pine_boost.proof.cpsat import solver as cpsat
 from pine_boost.proof.problem import Answer
 from pine_boost.scoring.native_sum import leaf_nodes, plain_sum
@@ -159,7 +159,9 @@ def check_installation(libraries: Sequence[str] = LIBRARIES) -> Installation:
                 checks.append(Check(title, None, "not installed"))
                 continue
             checks += [_guarded(name, partial(_library, fit)) for name, fit in _PLANTED[library].items()]
-            checks += _untested(library)
+            if (untested := untested_version(library)) is not None:  # the checks above decide
+                version, tested = untested
+                checks.append(Check(f"{title} {version}", None, f"not among the tested versions ({tested})"))
         checks.append(_guarded("C kernel", _kernel))
         checks += [_guarded(f"CP-SAT, setting {s.name}", partial(_cp_sat, s)) for s in _SETTINGS]
         checks.append(_guarded("linear programs", _linear_programs))
@@ -200,16 +202,6 @@ def _version(name: str) -> str | None:
         return None
     except AttributeError:
         return metadata.version(name)
-
-
-def _untested(library: str) -> Iterator[Check]:
-    """A remark on a version that pine_boost was never compared with; the checks above decide."""
-    version = str(_version(library))
-    number = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    first, last = TESTED_VERSIONS[library]
-    if not first <= number <= last:
-        tested = " to ".join(f"{major}.{minor}" for major, minor in (first, last))
-        yield Check(f"{traits_of(library).title} {version}", None, f"not among the tested versions ({tested})")
 
 
 def _arithmetic() -> str:
