@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pine_boost.accelerate import accelerate_booster
-from pine_boost.budget import SHARES, Budget, Step
+from pine_boost.budget import SHARES, Budget, Step, StopReason, until_ctrl_c
 from pine_boost.certificate.claims import lossless_offer, proved_offer, scorer_offer, statistic_offer
 from pine_boost.compression.fixed_sequence import Target, allowed, fewest_rows
 from pine_boost.compression.goal import Goal
@@ -176,18 +177,18 @@ def survey(
         rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
         line = Line("the original", None, parsed, work_of(parsed.forest, rows))
         moved = {} if parsed.forest.decides else {"tolerance": tolerance}
-        fast = _accelerated(line, rows, moved, given, random_state)  # first: it needs no data
+        fast, budget = _accelerated(line, rows, moved, given, random_state, budget)  # first: it needs no data
         lossless = _lossless(line, rows)
         proved: list[Line] = []
         budget = replace(budget, callback=report_progress)
         if parsed.forest.decides:
-            proofs = budget.share(SHARES["survey proofs"])
-            proved = list(_proved(line, rows, X_fit, X_look, options, given, proofs))
-        compressed = list(_compressed(line, rows, tables, options, given, budget))
+            proved, budget = _proved(line, rows, X_fit, X_look, options, given, budget)
+        compressed, budget = _compressed(line, rows, tables, options, given, budget)
         say(report_progress, "measuring speeds")
         lines = [line, *_monotone(lossless, proved, compressed, tolerance), fast]  # the scorer may take all time left
-        original, *smaller, accelerated = _measured(parsed, lines, budget)
-    return Survey((original, accelerated, *smaller), tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
+        (original, *smaller, accelerated), budget = until_ctrl_c(partial(_measured, parsed, lines), budget)
+    offers, looked_at = (original, accelerated, *smaller), hashes_of(tables.val)
+    return Survey(offers, tables.val.n_rows, budget.elapsed, looked_at, parsed, budget.is_interrupted)
 
 
 def _monotone(lossless: Line, proved: list[Line], compressed: list[Line], tolerance: float | None) -> list[Line]:
@@ -237,21 +238,27 @@ def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Off
 
 
 def _accelerated(
-    original: Line, rows: FloatArray, moved: Mapping[str, float | None], given: Mapping[str, Any], seed: int
-) -> Line:
+    original: Line,
+    rows: FloatArray,
+    moved: Mapping[str, float | None],
+    given: Mapping[str, Any],
+    seed: int,
+    budget: Budget,
+) -> tuple[Line, Budget]:
     """The proved scorer and its work on the rows of all lines; its speed is relative to the native ``predict``."""
     call = Asked("accelerate_booster", (), {**moved, **given})
     line = replace(original, promise=scorer_offer(moved.get("tolerance")), call=call)
     try:
         fast = accelerate_booster(original.found, **moved, random_state=seed, verbose=False)  # type: ignore[arg-type]
     except PineBoostError as error:
-        return _refused(line, error)
+        return _refused(line, error), budget
+    budget = budget.after_ctrl_c() if "stopped" in fast.facts else budget
     forest = original.found.forest
     met = fast.scorer.trees_met(as_table(rows, schema_of(forest)))
     kept = np.array(fast.facts.get("truncation", {}).get("trees", range(forest.n_trees)), np.int32)
     work = work_of(forest, rows, kept[fast.scorer.parts.plan.order], met)
     note = f"needs no data; a typical row of X_fit visits {met.mean():.3g} of {forest.n_trees} trees"
-    return replace(line, work=work, note=note, side=fast.side_by_side)
+    return replace(line, work=work, note=note, side=fast.side_by_side), budget
 
 
 def _refused(line: Line, error: PineBoostError) -> Line:
@@ -276,24 +283,25 @@ def _proved(
     options: CompressOptions,
     given: Mapping[str, Any],
     budget: Budget,
-) -> list[Line]:
+) -> tuple[list[Line], Budget]:
     """Proved at a few alphas, and last with inputs near the decision boundary left out; each gets its share of time.
 
-    The loosest promise is tried first: it is proved soonest.
+    The loosest promise is tried first: it is proved soonest. Also returns what is left of the budget.
     """
     from pine_boost.prune import prune_booster
 
     regions: list[dict[str, Any]] = [{"alpha": alpha} for alpha in ALPHAS]
     regions = [*reversed(regions), {"alpha": _ALPHA_OF_AUTO, "indifference": AUTO}]
-    lines = []
+    lines, proofs = [], budget.share(SHARES["survey proofs"])
     for position, region in enumerate(regions):
         call = Asked("prune_booster", ("X_fit", "X_cal"), {**region, **given, "spent": "survey"})
         line = replace(original, promise=proved_offer(**{"indifference": 0.0, **region}), call=call, note=_NO_TIME)
-        seconds = budget.share(1 / (len(regions) - position)).remaining
+        seconds = proofs.share(1 / (len(regions) - position)).remaining
         how = {**region, "time_limit": max(seconds, 0.1), "random_state": options.random_state, "verbose": False}
         try:
-            if not budget.is_over:
+            if not (proofs.is_over or budget.is_interrupted):
                 result = prune_booster(original.found, X_fit, X_look, **how, callback=budget.callback)
+                budget = budget.after_ctrl_c() if result.search.interrupted else budget
                 certificate = result.certificate
                 everywhere = certificate.undecided_exists is False and not certificate.narrowed
                 note = "" if result.status == "CERTIFIED" else _NO_TIME
@@ -302,13 +310,13 @@ def _proved(
         except PineBoostError as error:
             line = _refused(line, error)
         lines.append(line)
-    return [*reversed(lines[:-1]), lines[-1]]
+    return [*reversed(lines[:-1]), lines[-1]], budget
 
 
 def _compressed(
     original: Line, rows: FloatArray, tables: Tables, options: CompressOptions, given: Mapping[str, Any], budget: Budget
-) -> Iterator[Line]:
-    """One path, tested on the rows that are looked at for each target."""
+) -> tuple[list[Line], Budget]:
+    """One path, tested on the rows that are looked at for each target; and what is left of the budget."""
     extra = {**({} if options.tolerance is None else {"tolerance": options.tolerance}), **given, "spent": "survey"}
     kept = "class" if original.found.forest.decides else "value"
     lines = [
@@ -319,27 +327,33 @@ def _compressed(
         )
         for fidelity in FIDELITIES
     ]
-    if budget.is_over:
-        yield from (replace(line, note="not tested in this time") for line in lines)
-        return
+    if budget.is_over or budget.is_interrupted:
+        return [replace(line, note="not tested in this time") for line in lines], budget
     try:
         parsed = read_for_compression(original.found, options)
     except PineBoostError as error:
-        yield from (_refused(line, error) for line in lines)
-        return
-    task = set_up(Goal(parsed.forest, options.tolerance), WORK, tables.fit, options.random_state, budget)
+        return [_refused(line, error) for line in lines], budget
+    goal = Goal(parsed.forest, options.tolerance)
+    task, budget = until_ctrl_c(partial(set_up, goal, WORK, tables.fit, options.random_state), budget)
     whole = LosslessPart(parsed.forest, parsed.forest)
     n_look = tables.val.n_rows
-    path, _ = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"]), parsed.forest)
-    for n_before, (fidelity, line) in enumerate(zip(FIDELITIES, lines, strict=True)):
-        if allowed(n_look, fidelity, _CONFIDENCE) < 0:
-            needed = fewest_rows(fidelity, _CONFIDENCE)
-            yield replace(line, note=f"needs {needed} rows, X_look has {n_look}")
-            continue
-        target = Target(n_look, _CONFIDENCE, fidelity)
-        own = budget.until(1 / (len(FIDELITIES) - n_before))
-        found = validate(parsed, whole, task, choose(path, target.aim()), tables, target, None, own, own).written
-        yield line if found is None else line.with_model(found.model, rows)
+    path, ended = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"]), parsed.forest)
+    budget = budget.after_ctrl_c() if ended is StopReason.INTERRUPTED else budget
+
+    def test(left: Budget) -> list[Line]:
+        tested = []
+        for n_before, (fidelity, line) in enumerate(zip(FIDELITIES, lines, strict=True)):
+            if allowed(n_look, fidelity, _CONFIDENCE) < 0:
+                needed = fewest_rows(fidelity, _CONFIDENCE)
+                tested.append(replace(line, note=f"needs {needed} rows, X_look has {n_look}"))
+                continue
+            target = Target(n_look, _CONFIDENCE, fidelity)
+            own = left.until(1 / (len(FIDELITIES) - n_before))
+            found = validate(parsed, whole, task, choose(path, target.aim()), tables, target, None, own, own).written
+            tested.append(line if found is None else line.with_model(found.model, rows))
+        return tested
+
+    return until_ctrl_c(test, budget)
 
 
 _FASTER = 1.2  # times the native speed: less is not worth another file
@@ -410,6 +424,8 @@ class Survey:
         By which `check` knows these rows again.
     model : Model
         The original, as parsed.
+    is_interrupted : bool
+        Whether Ctrl-C ended it: lines that were not tried by then say so.
     """
 
     offers: tuple[Offer, ...]
@@ -417,6 +433,7 @@ class Survey:
     seconds: float
     hashes: Any = field(repr=False)
     model: Model = field(repr=False)
+    is_interrupted: bool = False
 
     def table(self) -> list[dict[str, Any]]:
         """The offers as rows for a DataFrame or a CSV file."""

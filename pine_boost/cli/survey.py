@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from dataclasses import replace
 from typing import Any
 
-from pine_boost.cli import flags
+from pine_boost.cli import INTERRUPTED, flags
 
 _OPTIONS = ("tolerance", "threshold", "time_limit", "random_state")
 
@@ -45,6 +46,9 @@ def main(arguments: argparse.Namespace) -> int:
     document = {"offers": replace(found, offers=offers).table(), "n_look": found.n_look, "seconds": found.seconds}
     shown = replace(found, offers=tuple(replace(offer, call=offer.command) for offer in offers))
     flags.answer(arguments, document, shown.summary())
+    if found.is_interrupted:
+        print("pine-boost: interrupted; what was tried by then is shown", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 

@@ -200,10 +200,13 @@ def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes:
     sets = [forest.categories_of(node) for node in nodes]
     codes = np.unique(np.concatenate([*sets, np.arange(len(known) if known and closed else 0)]))
     member = np.stack([np.isin(codes, s) for s in sets], axis=1)
+    # Rows as bytes: np.unique(axis=0) compares records of a field per node, slowly, and makes Ctrl-C a TypeError.
+    packed = np.packbits(member, axis=1)
+    signatures = packed.view(f"V{packed.shape[1]}").reshape(-1)
+    _, first, code_states = np.unique(signatures, return_index=True, return_inverse=True)
     # A code that is in no set behaves like an unseen one; they share the state "other".
-    signatures, code_states = np.unique(member, axis=0, return_inverse=True)
-    other = np.flatnonzero(~signatures.any(axis=1))
-    n_states = len(signatures)
+    other = np.flatnonzero(~member[first].any(axis=1))
+    n_states = len(first)
     other_state = int(other[0]) if len(other) else -1
     if other_state < 0 and not closed:
         other_state, n_states = n_states, n_states + 1

@@ -16,7 +16,15 @@ import pytest
 from ortools.sat.python import cp_model
 from sklearn import ensemble
 
-from pine_boost import accelerate_booster, compress_booster, load_scorer, prune_booster, sweep, verify_compression
+from pine_boost import (
+    accelerate_booster,
+    compress_booster,
+    load_scorer,
+    prune_booster,
+    survey,
+    sweep,
+    verify_compression,
+)
 from pine_boost.budget import SECONDS, Budget
 from pine_boost.cli import main
 from pine_boost.native.predict import predict_classes
@@ -217,6 +225,34 @@ def test_the_command_that_was_interrupted_writes_its_scorer_and_says_so(boosted,
     assert "interrupted; wrote a scorer" in capsys.readouterr().err
     assert np.array_equal(load_scorer(tmp_path / "scorer").predict(X), model.predict(X))
     assert main(["verify", str(tmp_path / "model.pkl"), str(tmp_path / "scorer"), "--trust-pickle"]) == 0
+
+
+@pytest.mark.parametrize("stage", ["set_up", "validate", "_measured"])
+def test_ctrl_c_in_a_survey_leaves_a_second_for_the_rest(boosted, stage, monkeypatch):
+    model, X = boosted
+    left = _press_in(monkeypatch, f"pine_boost.surveying.{stage}")
+    found = survey(model, X[:600], X[600:], time_limit=5)
+    assert found.is_interrupted
+    assert len(found.offers) == 12
+    assert max(left[1:]) <= SECONDS["after Ctrl-C"]
+
+
+@pytest.mark.parametrize("is_proving", [True, False])
+def test_ctrl_c_during_a_step_of_a_survey_ends_all_that_follows(boosted, is_proving):
+    """A search that was interrupted returns its best, and the next one began, ten times."""
+    model, X = boosted
+    pressed = []
+
+    def press(step):
+        if not pressed and bool(step.tried) != is_proving:
+            pressed.append(time.monotonic())
+            raise KeyboardInterrupt
+
+    found = survey(model, X[:600], X[600:], time_limit=40 if is_proving else 4, callback=press)
+    assert found.is_interrupted
+    assert time.monotonic() - pressed[0] < 10  # on a busy machine; the proofs alone had 20 s
+    notes = [offer.note for offer in found.offers if offer.promise.startswith("a statistic")]
+    assert notes == ["not tested in this time"] * 4 or not is_proving
 
 
 def test_a_second_ctrl_c_is_raised(boosted, monkeypatch):
