@@ -89,9 +89,11 @@ def _walk(forest: Forest, space: StateSpace, everything: list[int], walked: IntA
     alive = np.zeros(forest.n_nodes, dtype=bool)
     category_alive = np.ones(len(forest.category), dtype=bool)
     roots = forest.tree_offset[:-1][walked]
+    # once for all: numpy asks the enum for attributes, which is slow and swallows Ctrl-C
+    is_categorical = forest.kind == SplitKind.CATEGORICAL
     for node, allowed in walk_states(route(forest, space), space.n_states, roots, everything):
         alive[node] = True
-        if forest.kind[node] == SplitKind.CATEGORICAL:
+        if is_categorical[node]:
             feature = int(forest.feature[node])
             entries = slice(forest.category_offset[node], forest.category_offset[node + 1])
             here = allowed.get(feature, everything[feature])
