@@ -6,7 +6,7 @@ What cannot be measured, for lack of time or of a library, is noted with the rea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.budget import SHARES, Budget, Step
-from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import without_twins
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
@@ -26,7 +25,6 @@ from pine_boost.native.figures import REPORT_SECONDS
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.margins import float_margins
-from pine_boost.region.region import Region
 from pine_boost.report.outside import OutsideInput, find_outside
 from pine_boost.result import Absent, PruneResult
 from pine_boost.tables.matrix import to_matrix
@@ -45,12 +43,10 @@ class Margins:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that the page shows.
+    """What was measured for the page.
 
     Attributes
     ----------
-    certificate : Certificate
-    model_kind : str
     figures : tuple of (str, str, str)
         Sizes, work and speeds: what, before, after.
     speed_note : str
@@ -61,20 +57,10 @@ class Facts:
     outside : tuple of OutsideInput or None
         None if they were not searched for; ``outside_note`` states why.
     margins : Margins or None
-    scores : float64
-        Calibration scores in ``score_unit``, as ``tau``.
-    tau : float or None
-    score_unit : str
-    history, once : sequence of (seconds, units)
-        When a size was certified, and when it was first proved.
-    curve : sequence of mapping
-        The table of a sweep, empty without one.
     spent : mapping
         Seconds of the parts of this report.
     """
 
-    certificate: Certificate
-    model_kind: str
     figures: tuple[tuple[str, str, str], ...]
     speed_note: str = ""
     coverage: Coverage | None = None
@@ -82,26 +68,21 @@ class Facts:
     outside: tuple[OutsideInput, ...] | None = None
     outside_note: str = ""
     margins: Margins | None = None
-    scores: FloatArray = field(default_factory=lambda: np.zeros(0))
-    tau: float | None = None
-    score_unit: str = ""
-    history: Sequence[tuple[float, int]] = ()
-    once: Sequence[tuple[float, int]] = ()
-    curve: Sequence[Mapping[str, Any]] = ()
     spent: Mapping[str, float] = field(default_factory=dict)
 
 
-def gather(result: PruneResult, X: Any, curve: Sequence[Mapping[str, Any]], budget: Budget) -> Facts:
+def gather(result: PruneResult, X: Any, budget: Budget) -> Facts:
     """Measure what can be measured in the available time; a result that was read from a folder may lack parts."""
-    facts = _known(result, curve)
-    original, region = result.original, result.region
+    original, region, c = result.original, result.region, result.certificate
+    leaves = ("Leaves", f"{c.leaves_before:,}", f"{c.leaves_after:,}")
+    facts = Facts((("Trees", f"{c.trees_before:,}", f"{c.trees_after:,}"), leaves))
     if isinstance(original, Absent):
         return _unmeasured(facts, "the original is not available.")
     given = X is not None and len(region.states(X)) > 0
     matrix = to_matrix(X, region.schema) if given else region.space.representative(result.points)
     matrix = matrix[np.isfinite(np.nan_to_num(matrix, nan=0.0)).all(axis=1)]
     spent: dict[str, float] = {}
-    part = partial(_part, budget, facts.certificate.trees_after, spent)
+    part = partial(_part, budget, c.trees_after, spent)
     with part("coverage and margins"):
         coverage = region.coverage(X, model=original.forest) if given else None
         facts = replace(facts, coverage=coverage, margins=_margins(result, matrix))
@@ -114,34 +95,6 @@ def gather(result: PruneResult, X: Any, curve: Sequence[Mapping[str, Any]], budg
 
 def _unmeasured(facts: Facts, why: str) -> Facts:
     return replace(facts, speed_note=f"Not measured: {why}", outside_note=f"Not searched for: {why}")
-
-
-def _known(result: PruneResult, curve: Sequence[Mapping[str, Any]]) -> Facts:
-    """What follows from the certificate and the region alone."""
-    c, region = result.certificate, result.region
-    history = () if isinstance(result.search, Absent) else result.search.history
-    once, twice = (tuple((at.seconds, at.units) for at in history if at.proofs == proofs) for proofs in (1, 2))
-    scale = 1 if region.score_tables is None else region.score_tables.scale
-    return Facts(
-        certificate=c,
-        model_kind=(result.pruned if isinstance(result.original, Absent) else result.original).kind,
-        figures=(
-            ("Trees", f"{c.trees_before:,}", f"{c.trees_after:,}"),
-            ("Leaves", f"{c.leaves_before:,}", f"{c.leaves_after:,}"),
-        ),
-        # the steps of a ladder are not scores, so there is no histogram to mark tau in
-        scores=region.calibration / scale if region.nesting is None else np.zeros(0),
-        tau=None if region.tau is None else region.tau / scale,
-        score_unit=score_unit(region),
-        history=twice,
-        once=once,
-        curve=curve,
-    )
-
-
-def score_unit(region: Region) -> str:
-    """What a score of 1 means."""
-    return "nats" if region.score_name == "chow-liu" else "points"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pine_boost.options import plural
 from pine_boost.report.charts import draw_calibration, draw_history, draw_margins, draw_tradeoff
 from pine_boost.report.facts import Facts, gather
 from pine_boost.report.pages import render
-from pine_boost.result import PruneResult
+from pine_boost.result import Absent, PruneResult
 
 
 def render_report(
@@ -41,30 +41,39 @@ def render_report(
     str
         One self-contained page.
     """
-    return render_page(gather(result, X, curve, budget or Budget()))
+    return render_page(result, gather(result, X, budget or Budget()), curve)
 
 
-def render_page(facts: Facts) -> str:
-    """The page of the facts."""
-    c, margins = facts.certificate, facts.margins
+def render_page(result: PruneResult, facts: Facts, curve: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The page of a result and what was measured for it."""
+    c, region, margins = result.certificate, result.region, facts.margins
+    history = () if isinstance(result.search, Absent) else result.search.history
+    once, twice = ([(at.seconds, at.units) for at in history if at.proofs == proofs] for proofs in (1, 2))
+    scale = 1 if region.score_tables is None else region.score_tables.scale
+    tau = None if region.tau is None else region.tau / scale
+    unit = "nats" if region.score_name == "chow-liu" else "points"
     calibration = ""
-    if c.boundary_share == 0:  # else tau and delta were calibrated together, and no score alone decides
-        calibration = draw_calibration(facts.scores, facts.tau, c.n_cal - len(facts.scores), facts.score_unit)
+    # tau and delta were calibrated together, or the steps of a ladder are not scores: no histogram to mark tau in
+    if c.boundary_share == 0 and region.nesting is None:
+        n_outside = c.n_cal - len(region.calibration)
+        calibration = draw_calibration(region.calibration / scale, tau, n_outside, unit)
     return render(
         "prune.html",
         "pine_boost: pruning report",
         facts=facts,
+        kind=(result.pruned if isinstance(result.original, Absent) else result.original).kind,
         c=c,
         claims=claims,
         digits=digits,
+        unit=unit,
         units=plural(c.unit),
         how=HOW,
-        history=draw_history(facts.history, c.units_before, c.lower_bound, c.unit, facts.once),
+        history=draw_history(twice, c.units_before, c.lower_bound, c.unit, once),
         margins="" if margins is None else draw_margins(margins.before, margins.after, margins.inside),
-        tradeoff=draw_tradeoff(facts.curve, c.alpha, c.unit),
+        tradeoff=draw_tradeoff(curve, c.alpha, c.unit),
         calibration=calibration,
         proofs=[_proof(c, proof) for proof in c.proofs],
-        details=_details(facts),
+        details=_details(c, "infinite" if tau is None else f"{tau:.4f} {unit}", facts.spent),
     )
 
 
@@ -73,15 +82,14 @@ def _proof(c: Certificate, proof: Any) -> tuple[str, ...]:
     return proof.question, proof.method, "" if seconds is None else f"{seconds:.2f} s"
 
 
-def _details(facts: Facts) -> list[tuple[str, str]]:
-    c = facts.certificate
+def _details(c: Certificate, tau: str, spent: Mapping[str, float]) -> list[tuple[str, str]]:
     return [
         ("alpha", f"{c.alpha:g}"),
-        ("tau", "infinite" if facts.tau is None else f"{facts.tau:.4f} {facts.score_unit}"),
+        ("tau", tau),
         ("indifference", f"{c.indifference:g}"),
         *((("choice of indifference", claims.share_of(c)),) if claims.share_of(c) else ()),
         ("kept trees", ", ".join(str(tree) for tree in c.kept)),
-        *((f"seconds of this report: {part}", f"{spent:.2f}") for part, spent in facts.spent.items()),
+        *((f"seconds of this report: {part}", f"{seconds:.2f}") for part, seconds in spent.items()),
         ("date", c.date or "not recorded"),
         ("model file", c.model_name or "a live object"),
         *((f"rests on, {number}", text) for number, text in enumerate(c.rests_on, 1)),

@@ -56,7 +56,7 @@ def test_rows_whose_class_changed_lie_across_the_decision():
 
 def test_margins_of_the_page_are_those_of_the_models(result):
     pruned, X = result
-    facts = gather(pruned, X, (), Budget())
+    facts = gather(pruned, X, Budget())
     assert facts.margins is not None
     native = pruned.original.native.decision_function(X)
     assert np.allclose(facts.margins.before, native)
@@ -74,7 +74,7 @@ def test_margins_of_several_classes_are_leads_over_the_best_rival():
     pruned = prune_booster(model.fit(X[:70], y[:70]), X[:70], X[70:130], alpha=0.3)
     if pruned.certificate.grid < 0:
         pytest.fail("nothing was pruned; take another model")
-    margins = gather(pruned, X[130:], (), Budget()).margins
+    margins = gather(pruned, X[130:], Budget()).margins
     assert margins is not None
     assert (margins.before >= 0).all()
     changed = model.predict(X[130:]) != pruned.model.predict(X[130:])
@@ -152,8 +152,8 @@ def test_a_model_that_stayed_says_why_its_speed_was_not_measured(result):
 def test_without_an_original_only_what_the_folder_knows_is_shown(result):
     pruned, X = result
     absent = Absent("A folder does not hold it.")
-    facts = gather(replace(pruned, original=absent, search=absent), X, (), Budget())
-    page = render_page(facts)
+    bare = replace(pruned, original=absent, search=absent)
+    page = render_page(bare, gather(bare, X, Budget()))
     assert page.count("<svg") == 1
     assert "Not measured: the original is not available." in page
 
