@@ -62,14 +62,6 @@ def render_compression(result: CompressResult, X_val: Any = None) -> str:
         heads=_heads(r),
         segments=[(s.name, s.n_rows, s.n_changed, decimals_down(s.bound)) for s in r.segments],
         sentences=(attack_claim(r.attack_distance, r.attack_starts) if r.attack_starts else "", r.proved_claim()),
-        evidence=[
-            ("original", r.original_digest),
-            ("compressed", r.compressed_digest),
-            ("validation rows", r.validation_digest),
-            ("seed", r.seed),
-            ("versions", ", ".join(f"{name} {value}" for name, value in r.versions.items())),
-            ("date", r.date),
-        ],
         **rows,
     )
 
