@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -214,6 +214,8 @@ def _installed_version(name: str) -> str | None:
     version = getattr(sys.modules.get(name), "__version__", None)
     if version is not None:
         return str(version)
+    from importlib import metadata  # takes as long to import as a scorer to load
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -15,8 +15,6 @@ from pine_boost.errors import (
     RegionError,
     UnsupportedModelError,
 )
-from pine_boost.region.domain import Domain
-from pine_boost.region.region import Region
 
 if TYPE_CHECKING:
     from pine_boost.accelerate import accelerate_booster as accelerate_booster
@@ -37,6 +35,8 @@ if TYPE_CHECKING:
     from pine_boost.parity import ModelComparison as ModelComparison
     from pine_boost.parity import compare_models as compare_models
     from pine_boost.prune import prune_booster as prune_booster
+    from pine_boost.region.domain import Domain as Domain
+    from pine_boost.region.region import Region as Region
     from pine_boost.result import Evaluation as Evaluation
     from pine_boost.result import PruneResult as PruneResult
     from pine_boost.scoring.accelerate_result import AccelerateResult as AccelerateResult
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pine_boost.verifying import verify as verify
 
 # No module may bear the name of a function here: importing it would hide the function.
-# A scorer asks a Region and never prunes: what needs the solver is imported when it is first used.
+# A scorer is loaded in a few milliseconds: what it does not need is imported when it is first used.
 _NAMES = {
     "accelerate": "accelerate_booster",
     "certificate.certificate": "Certificate Status",
@@ -71,6 +71,8 @@ _NAMES = {
     "monitoring.region_monitor": "RegionMonitor",
     "parity": "ModelComparison compare_models",
     "prune": "prune_booster",
+    "region.domain": "Domain",
+    "region.region": "Region",
     "result": "Evaluation PruneResult",
     "scoring.accelerate_result": "AccelerateResult",
     "scoring.fast_scorer": "FastScorer",
@@ -85,14 +87,12 @@ _NAMES = {
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [
     "CertificateMismatch",
-    "Domain",
     "HoldoutWarning",
     "InvalidInputError",
     "MalformedModelError",
     "MissingDependencyError",
     "OutputError",
     "PineBoostError",
-    "Region",
     "RegionError",
     "UnsupportedModelError",
     "__version__",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from pine_boost.kernels.compiled import REFUSED, CompiledTrees
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Int32Array, NativeSum, TableSums
 from pine_boost.kernels.library import load
-from pine_boost.kernels.numpy_twin import NumpyTrees
 
-__all__ = ["REFUSED", "ExitPlan", "FlatForest", "NativeSum", "TableSums", "Trees", "bind", "leaves", "name"]
+if TYPE_CHECKING:
+    from pine_boost.kernels.numpy_twin import NumpyTrees
 
-Trees = CompiledTrees | NumpyTrees
+    Trees = CompiledTrees | NumpyTrees
+
+__all__ = ["REFUSED", "ExitPlan", "FlatForest", "NativeSum", "TableSums", "bind", "leaves", "name"]
 
 
 def name() -> str:
@@ -27,6 +29,8 @@ def bind(
     """The kernel of a forest; margins need ``native``, classes need ``plan`` too, membership needs ``sums``."""
     library = load()
     if library is None:
+        from pine_boost.kernels.numpy_twin import NumpyTrees
+
         return NumpyTrees(flat, native, plan, sums)
     return CompiledTrees(library, flat, native, plan, sums)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -107,6 +106,8 @@ class CompiledTrees:
         # several parts per thread: rows that exit late cluster in real tables
         n_parts = min(4 * n_threads, n_rows // _ROWS_PER_THREAD)
         edges = [n_rows * part // n_parts // 64 * 64 for part in range(n_parts)] + [n_rows]
+        from concurrent.futures import ThreadPoolExecutor  # a scorer loads in milliseconds
+
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(call, edges[:-1], edges[1:]))
 
@@ -206,13 +207,12 @@ def row_walks(flat: FlatForest, order: Int32Array, quick: npt.NDArray[Any], quic
 def fresh_sources(flat: FlatForest, order: Int32Array) -> tuple[Int32Array, Int32Array]:
     """Which sources the trees of an order need first: offsets per place, and the sources."""
     column = (flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int64)
-    inner = np.flatnonzero(flat.leaf_of_node < 0)
-    source = np.searchsorted(flat.source_column, column[inner], side="right") - 1
-    tree = np.searchsorted(flat.root, inner, side="right") - 1
     place = np.empty(flat.n_trees, dtype=np.int64)
     place[order] = np.arange(flat.n_trees)
+    is_inner = flat.leaf_of_node < 0
+    place_of_node = np.repeat(place, np.diff(np.append(flat.root, len(column))))
     first = np.full(flat.n_sources, flat.n_trees, dtype=np.int64)
-    np.minimum.at(first, source, place[tree])
+    np.minimum.at(first, flat.column_source[column[is_inner]], place_of_node[is_inner])
     by_place = np.argsort(first, kind="stable")
     offset = np.searchsorted(first[by_place], np.arange(flat.n_trees + 1))
     return offset.astype(np.int32), by_place.astype(np.int32)

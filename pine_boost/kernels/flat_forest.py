@@ -145,6 +145,12 @@ class FlatForest:
         return len(self.source_feature)
 
     @property
+    def column_source(self) -> Int32Array:
+        """The source of each column; -1 at column 0."""
+        sources = np.arange(self.n_sources, dtype=np.int32)
+        return np.append(np.int32(-1), np.repeat(sources, np.diff(self.source_column)))
+
+    @property
     def leaf_tree(self) -> Int32Array:
         """The tree of each leaf."""
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), np.diff(self.leaf_offset))

@@ -7,9 +7,7 @@ import ctypes
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -86,6 +84,9 @@ def find_compiler() -> str | None:
 
 def compile_to(target: Path, flags: tuple[str, ...] = FLAGS) -> bool:
     """Compile the kernel; ``target`` appears complete or not at all. False where that fails."""
+    import subprocess  # these two take as long to import as a scorer to load
+    import tempfile
+
     compiler = find_compiler()
     if compiler is None:
         return False
@@ -136,6 +137,8 @@ def load() -> Any | None:
             return library
         if compile_to(cached) and (library := _open(cached)) is not None:
             return library
+    import tempfile
+
     # Windows keeps the file of a loaded library, elsewhere it stays mapped after its file is gone
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         target = Path(place) / name

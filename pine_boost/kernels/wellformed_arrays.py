@@ -46,7 +46,7 @@ def require_wellformed_region(flat: FlatForest, sums: TableSums) -> None:
     for name, length in (("cost", len(sums.cost)), ("limit", n_groups), ("leaf_cost", int(flat.leaf_offset[-1]))):
         _array(getattr(sums, name), name, _LONG, length)
     # the largest bin of each column: that of the last interval, of a special state, or of a category
-    source = np.repeat(np.arange(len(flat.source_feature)), np.diff(flat.source_column))
+    source = flat.column_source[1:]
     most = np.maximum(np.diff(flat.source_edge)[source] - flat.column_base[1:], 0)
     most = np.maximum(np.maximum(most, flat.column_nan[1:]), flat.column_zero[1:])
     is_category = flat.source_known[source] >= 0
@@ -123,33 +123,28 @@ def _check_trees(flat: FlatForest) -> None:
     )
     _within(flat.tree_output, "tree_output", -1, flat.n_outputs)
     _array(flat.leaf_of_node, "leaf_of_node", _SIGNED, n_nodes)
-    tree = np.repeat(np.arange(n_trees), np.diff(np.append(flat.root, n_nodes)))
-    end = np.append(flat.root[1:], n_nodes)[tree]
-    step = (flat.node >> np.uint64(40)).astype(np.int64)
-    column = (flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int64)
-    is_category = (flat.node >> np.uint64(39) & np.uint64(1)).astype(bool)
-    rank = (flat.node & np.uint64(0xFFFF)).astype(np.int64)
-    inner = np.flatnonzero(step)
-    left = inner + step[inner]
-    _require(np.all(left + 1 < end[inner]), "a child lies outside its tree")
+    # narrow types: most of the time here goes into fresh memory
+    tree = np.repeat(np.arange(n_trees, dtype=np.int32), np.diff(np.append(flat.root, n_nodes)))
+    inner, leaf = np.flatnonzero(flat.node >> np.uint64(40)), np.flatnonzero(flat.node < np.uint64(1 << 40))
+    left = inner + (flat.node[inner] >> np.uint64(40)).astype(np.int64)
+    _require(np.all(left + 1 < np.append(flat.root[1:], n_nodes)[tree[inner]]), "a child lies outside its tree")
     # children come after their parents, each node but the roots once: trees, without a cycle
-    parents = np.bincount(np.concatenate([left, left + 1]), minlength=n_nodes)
-    parents[flat.root] += 1
-    _require(np.all(parents == 1), "the nodes do not form trees")
-    leaf = step == 0
-    _require(np.all(column[leaf] == 0) and not is_category[leaf].any(), "a leaf with a split")
-    _require(np.all(flat.leaf_of_node[~leaf] == -1), "leaf_of_node names a split")
-    _offsets(flat.leaf_offset, "leaf_offset", n_trees, 0, int(np.count_nonzero(leaf)))
+    is_met = np.zeros(n_nodes, dtype=bool)
+    is_met[left] = is_met[left + 1] = is_met[flat.root] = True
+    _require(is_met.all() and 2 * len(left) + n_trees == n_nodes, "the nodes do not form trees")
+    _require(np.all(flat.node[leaf] < np.uint64(1 << 16)), "a leaf with a split")
+    _require(np.all(flat.leaf_of_node[inner] == -1), "leaf_of_node names a split")
+    _offsets(flat.leaf_offset, "leaf_offset", n_trees, 0, len(leaf))
     numbers = flat.leaf_of_node[leaf]
-    _require(np.array_equal(np.sort(numbers), np.arange(len(numbers))), "leaf_of_node does not number the leaves")
+    _within(numbers, "a leaf", 0, len(numbers))
+    _require(np.all(np.bincount(numbers) == 1), "leaf_of_node does not number the leaves")
     owner = tree[leaf]
     _require(
         np.all((numbers >= flat.leaf_offset[owner]) & (numbers < flat.leaf_offset[owner + 1])),
         "a leaf is numbered in another tree",
     )
-    _within(column[inner], "a column", 1, flat.n_columns)
     _check_depth(flat, tree, inner, left)
-    _check_sets(flat, inner, tree, column, rank, is_category)
+    _check_splits(flat, inner, tree[inner])
 
 
 def _check_depth(flat: FlatForest, tree: npt.NDArray[Any], inner: npt.NDArray[Any], left: npt.NDArray[Any]) -> None:
@@ -162,24 +157,20 @@ def _check_depth(flat: FlatForest, tree: npt.NDArray[Any], inner: npt.NDArray[An
     _require(np.array_equal(depth, flat.depth), "depth is not that of the trees")
 
 
-def _check_sets(
-    flat: FlatForest,
-    inner: npt.NDArray[Any],
-    tree: npt.NDArray[Any],
-    column: npt.NDArray[Any],
-    rank: npt.NDArray[Any],
-    is_category: npt.NDArray[Any],
-) -> None:
-    n_sets = len(flat.set_word) - 1
+def _check_splits(flat: FlatForest, inner: npt.NDArray[Any], tree: npt.NDArray[Any]) -> None:
+    n_sets, node = len(flat.set_word) - 1, flat.node[inner]
+    column = (node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int32)
+    _within(column, "a column", 1, flat.n_columns)
     _array(flat.word, "word", _WORD, len(flat.word))
     _offsets(flat.set_word, "set_word", n_sets, 0, len(flat.word))
     _within(flat.tree_set, "tree_set", -1, max(n_sets, 1))
-    source = np.searchsorted(flat.source_column, column[inner], side="right") - 1
+    source = flat.column_source[column]
     of_category = flat.source_known[source] >= 0
-    _require(np.array_equal(of_category, is_category[inner]), "a split and its feature differ in kind")
-    nodes, source = inner[of_category], source[of_category]
-    number = flat.tree_set[tree[nodes]].astype(np.int64) + rank[nodes]
-    _require(np.all(flat.tree_set[tree[nodes]] >= 0) and np.all(number < n_sets), "a category set is out of range")
+    is_category = node >> np.uint64(39) & np.uint64(1) > 0
+    _require(np.array_equal(of_category, is_category), "a split and its feature differ in kind")
+    first, source = flat.tree_set[tree[of_category]], source[of_category]
+    number = first.astype(np.int64) + (node[of_category] & np.uint64(0xFFFF)).astype(np.int64)
+    _require(np.all(first >= 0) and np.all(number < n_sets), "a category set is out of range")
     _require(np.all(64 * np.diff(flat.set_word)[number] > _most_states(flat)[source]), "a category set is too short")
 
 
