@@ -159,7 +159,7 @@ def count_sure(record: ServingMargin, region: Region, pruned: Forest, cal: Known
     """Calibration rows, and those that are plausible and pass the margin."""
 
     def inside(states: States) -> int:
-        is_sure = record.is_sure_of(pruned, region.space, states)
+        is_sure = record.is_sure(pruned, region.space, states)
         return int(np.count_nonzero(region.tables.contains(states) & is_sure))
 
     return cal.n_rows, sum(cal.map_states(region.space, inside))

@@ -18,7 +18,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import ROW_LIMIT
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import StateTrees, route
-from pine_boost.model.states import States, StateSpace, build_space
+from pine_boost.model.states import States, StateSpace
 
 _RAW_SCORES = "raw scores before sigmoid or softmax (output_margin=True, raw_score=True), one row for each row of X"
 
@@ -107,18 +107,13 @@ class ServingMargin:
                 "or prune again with this alpha."
             )
 
-    def is_sure(self, forest: Forest | None, matrix: FloatArray) -> npt.NDArray[np.bool_]:
-        """Whether the pruned model is at least ``distance`` from its own decision, row by row."""
+    def is_sure(self, forest: Forest | None, space: StateSpace, states: States) -> npt.NDArray[np.bool_]:
+        """Whether the pruned model is at least ``distance`` from its own decision, row by row.
+
+        ``space`` must contain every split of the pruned model; the spaces of the original and of its region do.
+        """
         if forest is None:
             raise InvalidInputError("Pass model=<the pruned model> with serving=.")
-        space = build_space(forest)
-        return self.is_sure_of(forest, space, space.states(matrix))
-
-    def is_sure_of(self, forest: Forest, space: StateSpace, states: States) -> npt.NDArray[np.bool_]:
-        """`is_sure` for state rows of a space that contains every split of the pruned model.
-
-        The spaces of the original and of its region do.
-        """
         if forest_digest(forest) != self.pruned_digest:
             raise InvalidInputError(
                 "This model is not the pruned one that the serving margin was proved for (its digest differs)."

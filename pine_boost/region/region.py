@@ -20,7 +20,7 @@ from pine_boost.json_fields import canonical
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import StateSpace
 from pine_boost.options import require_share
 from pine_boost.region import storage
 from pine_boost.region.conformal import Coverage, calibrate
@@ -278,7 +278,7 @@ class Region:
                 option="threshold",
             )
         matrix = to_matrix(X, self.schema)
-        return self._plausible(matrix) & serving.is_sure(pruned, matrix)
+        return self._plausible(matrix) & serving.is_sure(pruned, self.space, self.space.states(matrix))
 
     def _original(self, model: Any) -> Forest | None:
         """The Forest of the original model; raises if the model is another one."""
@@ -300,8 +300,7 @@ class Region:
         if margins is not None:
             read = read_margins(margins, len(matrix), self.n_outputs)
         elif forest is not None:
-            space = build_space(forest)
-            read = float_margins(forest, route(forest, space), space.states(matrix))
+            read = float_margins(forest, route(forest, self.space), self.space.states(matrix))
         else:
             raise InvalidInputError(
                 f"This region leaves out inputs on which the original is undecided (indifference="

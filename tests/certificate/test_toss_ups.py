@@ -329,7 +329,7 @@ def test_a_region_that_reaches_further_is_refused(served, rows):
     """Its own region and smaller ones have no wrong class; a larger one has, and is refused."""
     _, _, result, serving = served
     wrong = predict_classes(result.original, rows) != predict_classes(result.pruned, rows)
-    is_sure = serving.is_sure(result.pruned.forest, rows.astype(np.float64))
+    is_sure = serving.is_sure(result.pruned.forest, result.region.space, result.region.states(rows))
     for alpha in (0.6, 0.7):
         region = result.region.with_alpha(alpha)
         seen = region.contains(rows, model=result.pruned, serving=serving)
