@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from pine_boost.errors import HoldoutWarning, InvalidInputError, RegionError
 from pine_boost.model.reference import native_margins
+from pine_boost.model.rules import SplitKind
 from pine_boost.options import SCORE_NAMES, Options
+from pine_boost.parsers import read_model
 from pine_boost.region import Condition, Domain, Region, fit_region
 from pine_boost.region.coarse import coarsen
 from pine_boost.region.conformal import calibrate, require_room
@@ -306,3 +309,91 @@ def test_without_tables_there_are_possible_inputs_to_begin_with():
     fitted = fit_with_states(forest, None, None, Options(alpha=0, domain=domain))
     assert len(np.unique(fitted.fit_states, axis=0)) > 10
     assert fitted.region.tables.contains(fitted.fit_states).all()
+
+
+def test_explanations_name_the_surprising_part():
+    forest, X = forest_and_rows()
+    X[:, 3] = np.abs(X[:, 3])
+    region = fitted_region(forest, X, domain=Domain(lower={3: 0.0}))
+    odd = X[int(np.argmax(region.score(X)))]
+    told = region.explain(odd)
+    assert not told.inside
+    assert told.score == region.score([odd])[0]
+    assert told.score > region.tau
+    excess = [reason.excess for reason in told.reasons]
+    assert excess == sorted(excess, reverse=True)
+    assert excess[0] > 0
+    assert all(name.startswith("f") for reason in told.reasons for name in reason.features)
+    assert "outside the region" in str(told)
+    likely = region.explain(X[int(np.argmin(region.score(X)))])
+    assert likely.inside
+    assert sum(r.excess for r in likely.reasons) < sum(excess)
+    beyond = np.array([0.0, 1.0, 0.0, -1e6])
+    impossible = region.explain(beyond)
+    assert impossible.reasons[0].features == ("f3",)
+    assert impossible.reasons[0].excess == np.inf
+    with pytest.raises(InvalidInputError, match="one row"):
+        region.explain(X[:2])
+
+
+@pytest.mark.parametrize("score", ["leaf-support", "isolation-forest"])
+def test_explanations_of_tree_scores_are_true_changes(score):
+    forest, X = forest_and_rows()
+    region = fitted_region(forest, X, score=score)
+    odd = int(np.argmax(region.score(X)))
+    told = region.explain(X[odd])
+    assert told.reasons
+    name = told.reasons[0].features[0]
+    states = np.tile(region.states(X[odd : odd + 1]), (region.space.axes[int(name[1:])].n_states, 1))
+    states[:, int(name[1:])] = np.arange(len(states))
+    assert region.score_tables is not None
+    best = region.score_tables.score(states).min()
+    assert told.reasons[0].excess == (told.score - best) / region.score_tables.scale
+
+
+def test_an_undecided_original_is_a_reason():
+    forest, X = forest_and_rows()
+    region = fitted_region(forest, X, indifference=0.05, alpha=0.2)
+    distance = np.abs(native_margins(forest, X)[:, 0] - region.cuts[0])
+    told = region.explain(X[int(np.argmin(distance))], model=forest)
+    assert not told.inside
+    assert told.reasons[0].text.startswith("the original is undecided")
+
+
+def test_a_region_with_indifference_explains_nothing_without_the_model():
+    forest, X = forest_and_rows()
+    region = fitted_region(forest, X, alpha=0.2, indifference=0.05)
+    undecided = X[~region.contains(X, model=forest) & region.tables.contains(region.states(X))]
+    assert len(undecided) > 0
+    assert not region.explain(undecided[0], model=forest).inside
+    with pytest.raises(InvalidInputError, match="pass model="):
+        region.explain(undecided[0])
+
+
+@pytest.mark.parametrize("indifference", [0.0, 0.05])
+def test_only_the_original_is_taken_for_the_original(indifference):
+    forest, X = forest_and_rows()
+    region = fitted_region(forest, X, alpha=0.2, indifference=indifference)
+    leaf = np.flatnonzero(forest.kind == SplitKind.LEAF)[0]
+    value = forest.value.copy()
+    value[leaf] = np.nextafter(value[leaf], 9)
+    other = replace(forest, value=value)
+    explain = lambda X, model: region.explain(X[0], model=model)  # noqa: E731 - one of three
+    for ask in (region.contains, region.coverage, explain):
+        ask(X[:3], model=forest)
+        with pytest.raises(InvalidInputError, match="digest differs"):
+            ask(X[:3], model=other)
+
+
+def test_a_model_with_a_threshold_is_read_with_it():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(900, 3))
+    y = (X[:, 0] + 0.3 * rng.normal(size=900) > 0).astype(int)
+    model = ensemble.RandomForestClassifier(n_estimators=8, max_depth=4, random_state=0, n_jobs=1)
+    model.fit(X[:300], y[:300])
+    parsed = read_model(model, threshold=0.3)
+    region = fit_region(parsed, X[300:600], X[600:], alpha=0.2, indifference=0.05)
+    inside = region.contains(X, model=parsed)
+    assert np.array_equal(region.contains(X, model=model), inside)
+    again = Region.from_json(region.to_json())
+    assert np.array_equal(again.contains(X, model=model), inside)
