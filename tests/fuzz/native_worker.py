@@ -5,19 +5,14 @@ A library that refuses the file, crashes, hangs or eats memory is a finding; onl
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import io
 import os
-import select
-import subprocess
-import sys
-import time
-from pathlib import Path
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from pine_boost.native.child_process import limit_process
 from tests.support.native_files import load_native
 
 TIME_LIMIT = 60.0
@@ -28,101 +23,50 @@ class Worker:
     """Asks one child for as long as it lives; counts what was loaded."""
 
     def __init__(self) -> None:
-        self.child: subprocess.Popen[bytes] | None = None
+        self.child: Any = None
         self.loaded = 0
 
     def margins(self, contents: bytes, library: str, rows: Any) -> Any:
         """Native margins of a document; AssertionError if it is refused or the child did not survive it."""
-        child = self._alive()
-        assert child.stdin is not None
-        try:
-            _send(child.stdin, library.encode())
-            _send(child.stdin, contents)
-            _send(child.stdin, _save(rows))
-            answer = self._receive(child)
-        except (EOFError, BrokenPipeError) as error:
-            status = self._end()
-            raise AssertionError(f"the native library ended the child: status {status}") from error
-        self.loaded += 1
-        if answer[:1] == b"!":
-            raise AssertionError(f"the native library refuses the file: {answer[1:].decode(errors='replace')}")
-        return np.load(io.BytesIO(answer), allow_pickle=False)
-
-    def _alive(self) -> subprocess.Popen[bytes]:
         if self.child is None:
-            command = [sys.executable, "-m", "tests.fuzz.native_worker"]
-            root = Path(__file__).resolve().parents[2]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
-            self.child = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd=root,
-                env=environment,
-            )
-            atexit.register(self._end)
-        return self.child
-
-    def _receive(self, child: subprocess.Popen[bytes]) -> bytes:
-        assert child.stdout is not None
-        end = time.monotonic() + TIME_LIMIT
-        descriptor, data, length = child.stdout.fileno(), b"", 8
-        header = True
-        while True:
-            if len(data) >= length:
-                if not header:
-                    return data
-                header, length, data = False, int.from_bytes(data, "big"), b""
-                continue
-            if not select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
+            self.asked, answers = get_context("spawn").Pipe()
+            self.child = get_context("spawn").Process(target=serve, args=(answers,), daemon=True)
+            self.child.start()
+            answers.close()  # else the end of the child is not the end of the pipe
+        try:
+            self.asked.send((library, contents, rows))
+            if not self.asked.poll(TIME_LIMIT):
                 self._end()
                 raise AssertionError(f"the native library took more than {TIME_LIMIT:g} s")
-            part = os.read(descriptor, length - len(data))
-            if not part:
-                raise EOFError
-            data += part
+            answer = self.asked.recv()
+        except (EOFError, ConnectionError) as error:
+            raise AssertionError(f"the native library ended the child: status {self._end()}") from error
+        self.loaded += 1
+        assert not isinstance(answer, str), f"the native library refuses the file: {answer}"
+        return answer
 
     def _end(self) -> int | None:
         child, self.child = self.child, None
-        if child is None:
-            return None
-        if child.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.close()  # a child that is well ends then
-        try:
-            status = child.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            status = child.wait()
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                pipe.close()
-        return status
+        child.join(1)
+        child.kill()
+        child.join()
+        self.asked.close()
+        return child.exitcode
 
 
 WORKER = Worker()
 
 
-def serve() -> None:
-    """What the child does until its input ends."""
-    from pine_boost.native.child_process import limit_process
-
+def serve(asked: Connection) -> None:
+    """What the child does until it is ended."""
     limit_process(os.getpid(), MEMORY_LIMIT)
-    source = sys.stdin.buffer
-    target = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is no answer
-    while library := _receive_part(source).decode():
-        contents, rows = _receive_part(source), np.load(io.BytesIO(_receive_part(source)))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whatever a library prints is no answer
+    while True:
+        library, contents, rows = asked.recv()
         try:
-            answer = _save(_margins(library, contents, rows))
+            asked.send(_margins(library, contents, rows))
         except Exception as error:  # each library has its own errors
-            answer = b"!" + f"{type(error).__name__}: {error}"[:500].encode()
-        _send(target, answer)
-
-
-def _receive_part(source: Any) -> bytes:
-    return bytes(source.read(int.from_bytes(source.read(8), "big")))
+            asked.send(f"{type(error).__name__}: {error}"[:500])
 
 
 def _margins(library: str, contents: bytes, rows: Any) -> Any:
@@ -140,18 +84,3 @@ def _margins(library: str, contents: bytes, rows: Any) -> Any:
     names = {"feature_names": native.feature_names, "feature_types": native.feature_types}
     data = xgboost.DMatrix(rows, **names, enable_categorical=True, nthread=1)
     return np.asarray(native.predict(data, output_margin=True))
-
-
-def _save(array: Any) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, np.asarray(array), allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _send(stream: Any, contents: bytes) -> None:
-    stream.write(len(contents).to_bytes(8, "big") + contents)
-    stream.flush()
-
-
-if __name__ == "__main__":
-    serve()
