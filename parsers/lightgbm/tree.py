@@ -45,28 +45,29 @@ RECORD = np.dtype(
 
 
 class TextLine(NamedTuple):
-    """A line with numbers for the leaves or the inner nodes of a tree; ones that are not required may be empty."""
+    """A line with numbers for the leaves or the inner nodes of a tree."""
 
     field: str
     of_leaves: bool
     form: str
-    required: bool
 
 
 LINES = {
-    "split_feature": TextLine("split_feature", False, "%d", True),
-    "split_gain": TextLine("split_gain", False, "%g", False),
-    "threshold": TextLine("threshold", False, "%.17g", True),
-    "decision_type": TextLine("decision_type", False, "%d", True),
-    "left_child": TextLine("left_child", False, "%d", True),
-    "right_child": TextLine("right_child", False, "%d", True),
-    "leaf_value": TextLine("value", True, "%.17g", True),
-    "leaf_weight": TextLine("weight", True, "%.17g", False),
-    "leaf_count": TextLine("count", True, "%d", False),
-    "internal_value": TextLine("value", False, "%g", False),
-    "internal_weight": TextLine("weight", False, "%g", False),
-    "internal_count": TextLine("count", False, "%d", False),
+    "split_feature": TextLine("split_feature", False, "%d"),
+    "split_gain": TextLine("split_gain", False, "%g"),
+    "threshold": TextLine("threshold", False, "%.17g"),
+    "decision_type": TextLine("decision_type", False, "%d"),
+    "left_child": TextLine("left_child", False, "%d"),
+    "right_child": TextLine("right_child", False, "%d"),
+    "leaf_value": TextLine("value", True, "%.17g"),
+    "leaf_weight": TextLine("weight", True, "%.17g"),
+    "leaf_count": TextLine("count", True, "%d"),
+    "internal_value": TextLine("value", False, "%g"),
+    "internal_weight": TextLine("weight", False, "%g"),
+    "internal_count": TextLine("count", False, "%d"),
 }
+# LightGBM reads these without counting them, and aborts on an empty leaf_weight of more than one leaf
+_MAY_BE_EMPTY = ("split_gain", "leaf_count", "internal_value", "internal_weight", "internal_count")
 _LINEAR_KEYS = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
 
 
@@ -179,7 +180,7 @@ def _read_array(pairs: dict[str, str], key: str, n_leaves: int, where: str) -> I
         array = read_integers(pairs[key], f"{key} of {where}")
     else:
         array = read_numbers(pairs[key], f"{key} of {where}", infinite=key == "threshold")
-    if len(array) == 0 and not line.required:
+    if len(array) == 0 and (key in _MAY_BE_EMPTY or (key == "leaf_weight" and n_leaves == 1)):
         return np.zeros(length, dtype=np.int64) if line.form == "%d" else np.zeros(length)
     found = f"{key} of {where} has {len(array)} entries, expected {length} (num_leaves={n_leaves})"
     f.require(len(array) == length, found)

@@ -37,7 +37,7 @@ def test_the_sound_text_is_accepted():
 
 def test_variations_that_are_sound_are_accepted():
     assert read_lightgbm(in_tree("threshold=0.5", "threshold=inf")).forest.threshold[0] == np.inf
-    assert read_lightgbm(in_tree("leaf_weight=10 20 30 40", "leaf_weight=")).forest.n_trees == 2
+    assert read_lightgbm(in_tree("internal_weight=100 40 60", "internal_weight=")).forest.n_trees == 2
     assert read_lightgbm(build(monotone_constraints="1 0")).document.monotone_constraints == (1, 0)
 
 

@@ -202,6 +202,7 @@ def _tree_faults() -> Iterator[tuple[str, bytes]]:
             yield f"{key} one long", in_tree(line + "\n", line + " 1\n")
             yield f"{key} with commas", in_tree(line + "\n", line.replace(" ", ",") + "\n")
             yield f"{key} with two spaces", in_tree(line + "\n", line.replace(" ", "  ", 1) + "\n")
+    yield "leaf_weight empty", in_tree("leaf_weight=10 20 30 40", "leaf_weight=")  # LightGBM aborts
     for bad in ("nan", "inf", "-inf", "1e400", "1,5", "0x1p3", "1_0", "1e", ".", "--1", "٣"):
         yield f"leaf {bad}", in_tree("leaf_value=0.25", f"leaf_value={bad}")
     for bad in ("nan", "1e400", "infinity", "1,5"):
