@@ -52,6 +52,12 @@ def plain_key(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def arrow_by_pandas(X: Any) -> Any:
+    """Convert a polars or Arrow table to pandas; return any other table unchanged."""
+    is_arrow = type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
+    return X.to_pandas() if is_arrow else X
+
+
 @dataclass(frozen=True)
 class Traits:
     """The functions and facts of one library.
@@ -88,7 +94,9 @@ class Traits:
         ``margins(model, native, X)``: native margins (n_rows, n_outputs), and a bound on the
         rounding in recovering them (0 if the library returns margins directly).
     accepted : callable
-        ``accepted(X)``: the table, converted if the native ``predict`` does not accept its type.
+        ``accepted(X)``: the table, converted if the native ``predict`` does not accept its type. By default polars
+        and Arrow tables become pandas: LightGBM's own Arrow reader accepts numbers only, no dictionary columns, and
+        HistGradientBoosting finds its categories by name in pandas tables.
     monotone : callable
         ``monotone(model) -> tuple of int or None``: 1 for features constrained to increase in
         training, -1 to decrease, 0 for the others; None if the model does not store constraints.
@@ -131,10 +139,10 @@ class Traits:
     classes: Callable[[Model, Any, Any], IntArray]
     scores: Callable[[Model, Any, Any], npt.NDArray[Any]]
     margins: Callable[[Model, Any, Any], tuple[FloatArray, float]]
-    accepted: Callable[[Any], Any]
     monotone: Callable[[Model], tuple[int, ...] | None]
     facts: Callable[[Model], dict[str, Any]]
     reader: Callable[[Comparison], Reader]
+    accepted: Callable[[Any], Any] = arrow_by_pandas
     column_name: Callable[[str], str] = str
     category_key: Callable[[Any], Any] = plain_key
     probabilities: Callable[[Model, Any, Any], FloatArray] | None = None
@@ -220,12 +228,6 @@ def _installed_version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-def arrow_by_pandas(X: Any) -> Any:
-    """Convert a polars or Arrow table to pandas; return any other table unchanged."""
-    is_arrow = type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
-    return X.to_pandas() if is_arrow else X
 
 
 def describe(model: Model) -> dict[str, Any]:

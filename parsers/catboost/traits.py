@@ -27,7 +27,7 @@ from pine_boost.parsers.catboost.read import (
     read_saved_catboost,
 )
 from pine_boost.parsers.catboost.write import write_document
-from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas, index_of
+from pine_boost.parsers.traits import Reader, Traits, index_of
 
 
 def _recognises(contents: bytes) -> bool:
@@ -146,7 +146,6 @@ TRAITS = Traits(
     classes=_classes,
     scores=_scores,
     margins=_margins,
-    accepted=arrow_by_pandas,
     monotone=_monotone,
     facts=_facts,
     reader=lambda _: Reader.CATBOOST,

@@ -15,7 +15,7 @@ from pine_boost.parsers.lightgbm.decision import PROBABILITY_OBJECTIVES
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
 from pine_boost.parsers.lightgbm.read import read_lightgbm
 from pine_boost.parsers.lightgbm.write import write_document
-from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas, index_of
+from pine_boost.parsers.traits import Reader, Traits, index_of
 
 
 def _recognises(contents: bytes) -> bool:
@@ -111,7 +111,6 @@ TRAITS = Traits(
     scores=_scores,
     margins=_margins,
     column_name=_column_name,
-    accepted=arrow_by_pandas,  # its own Arrow reader accepts numbers only, no dictionary columns
     monotone=_monotone,
     facts=_facts,
     reader=lambda _: Reader.LIGHTGBM,

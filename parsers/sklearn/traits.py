@@ -16,7 +16,7 @@ from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison
 from pine_boost.parsers import pickled
 from pine_boost.parsers.sklearn.read import read_sklearn
-from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas, index_of
+from pine_boost.parsers.traits import Reader, Traits, index_of
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
 
@@ -118,7 +118,6 @@ TRAITS = Traits(
     classes=_classes,
     scores=_scores,
     margins=_margins,
-    accepted=arrow_by_pandas,  # HistGradientBoosting finds its categories by name in pandas tables
     monotone=_monotone,
     facts=_facts,
     reader=_reader,

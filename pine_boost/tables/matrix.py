@@ -272,36 +272,27 @@ def _pandas_numbers(column: Any, casting: Casting, label: str) -> FloatArray:
     return numbers
 
 
-def read_polars(X: Any, schema: InputSchema, name: str) -> FloatArray:
-    """Convert a polars DataFrame to the matrix."""
-    if type(X).__name__ != "DataFrame":
-        raise _not_collected(X, name)
+def _read_collected(X: Any, schema: InputSchema, name: str) -> FloatArray:
+    """Convert a polars DataFrame, or a pyarrow Table or RecordBatch, to the matrix."""
+    is_polars = type(X).__module__.startswith("polars")
+    if type(X).__name__ not in (("DataFrame",) if is_polars else ("Table", "RecordBatch")):
+        raise InvalidInputError(
+            f"{name} is a {type(X).__module__}.{type(X).__name__}; pass a table with all columns "
+            "(collect a lazy frame first)."
+        )
     X = model_columns(X, schema, name)
-    check_shape(X.shape, schema, name, columns=list(X.columns))
-    return _read_columns([X.to_series(j) for j in range(X.width)], TableKind.POLARS, schema, name)
-
-
-def read_arrow(X: Any, schema: InputSchema, name: str) -> FloatArray:
-    """Convert a pyarrow Table or RecordBatch to the matrix."""
-    if type(X).__name__ not in ("Table", "RecordBatch"):
-        raise _not_collected(X, name)
+    shape = X.shape if is_polars else (X.num_rows, X.num_columns)
+    check_shape(shape, schema, name, columns=list(X.columns if is_polars else X.schema.names))
+    if is_polars:
+        return _read_columns(X.get_columns(), TableKind.POLARS, schema, name)
     import pyarrow as pa
 
-    X = model_columns(X, schema, name)
-    check_shape((X.num_rows, X.num_columns), schema, name, columns=list(X.schema.names))
     table = X if type(X).__name__ == "Table" else pa.Table.from_batches([X])
     columns = [
         column.cast(pa.float32()) if column.type == pa.float16() else column  # narwhals has no float16
         for column in table.columns
     ]
     return _read_columns(columns, TableKind.ARROW, schema, name)
-
-
-def _not_collected(X: Any, name: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{name} is a {type(X).__module__}.{type(X).__name__}; pass a table with all columns "
-        "(collect a lazy frame first)."
-    )
 
 
 def _read_columns(columns: list[Any], kind: TableKind, schema: InputSchema, name: str) -> FloatArray:
@@ -381,7 +372,7 @@ def _check_categories(
         )
 
 
-_READERS = {"pandas": read_pandas, "polars": read_polars, "pyarrow": read_arrow, "scipy": _read_sparse}
+_READERS = {"pandas": read_pandas, "polars": _read_collected, "pyarrow": _read_collected, "scipy": _read_sparse}
 
 
 def recode(
