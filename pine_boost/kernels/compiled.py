@@ -129,7 +129,7 @@ class CompiledTrees:
 def scorer_fields(flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None) -> dict[str, Any]:
     """The fields of ``scorer_t``, see trees.c: integers, floats and arrays; those that are left out stay 0."""
     quick, quick_tree = quick_nodes(flat)
-    found = {name: value for name, value in vars(flat).items() if isinstance(value, np.ndarray)}
+    found: dict[str, Any] = {name: value for name, value in vars(flat).items() if isinstance(value, np.ndarray)}
     for name in ("n_features", "n_outputs", "n_trees", "n_sources", "n_columns", "is_float32", "is_closed"):
         found[name] = int(getattr(flat, name))
     has_missing_value = not np.isnan(flat.missing_value)
