@@ -321,7 +321,7 @@ def _validate(
         "overlap": tables.overlap,
         "validation_digest": rows_digest(tables.val, parsed.forest.n_features),
         "segments": [asdict(segment) for segment in segments],
-        "path": [asdict(level) for level in found.tested],
+        "path": found.tested,
     }
     return status, statement, found.plan, budget
 
@@ -338,24 +338,8 @@ def _accelerate_compressed(
     parsed: Model,
 ) -> AccelerateResult:
     """Values within a tolerance: the scorer of a smaller model, all of whose trees are evaluated."""
-    smaller = compress_booster(
-        model,
-        X_fit,
-        X_val,
-        fidelity=options.fidelity,
-        confidence=options.confidence,
-        tolerance=options.tolerance,
-        threshold=threshold,
-        time_limit=options.time_limit,
-        random_state=options.random_state,
-        callback=options.callback,
-        verbose=options.verbose,
-        allow_overlap=options.allow_overlap,
-        segments=segments,
-        spent=spent,
-        trust_pickle=trust_pickle,
-        minimize="trees",
-    )
+    own = {**vars(options), "threshold": threshold, "segments": segments}
+    smaller = compress_booster(model, X_fit, X_val, **own, spent=spent, trust_pickle=trust_pickle, minimize="trees")
     record = smaller.record
     result = accelerate_booster(
         smaller.model, X_fit, threshold=threshold, random_state=options.random_state, trust_pickle=trust_pickle

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from pine_boost.kernels.compiled import REFUSED, CompiledTrees
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Int32Array, NativeSum, TableSums
+from pine_boost.kernels.compiled import CompiledTrees
+from pine_boost.kernels.flat_forest import REFUSED, ExitPlan, FlatForest, Int32Array, NativeSum, TableSums
 from pine_boost.kernels.library import load
 
 if TYPE_CHECKING:

@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum, TableSums
+from pine_boost.kernels.flat_forest import (
+    ExitPlan,
+    FlatForest,
+    FloatArray,
+    Int32Array,
+    Link,
+    NativeSum,
+    TableSums,
+    arrays_of,
+)
 from pine_boost.kernels.library import RegionStruct, ScorerStruct, TableStruct
 
-REFUSED = -2  # the class of a row that the library itself would refuse
 _NO_MEMORY = -3
 _ROWS_PER_THREAD = 2048  # fewer are not worth a thread
 _LANES = 8  # of trees.c
@@ -129,7 +137,7 @@ class CompiledTrees:
 def scorer_fields(flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None) -> dict[str, Any]:
     """The fields of ``scorer_t``, see trees.c: integers, floats and arrays; those that are left out stay 0."""
     quick, quick_tree = quick_nodes(flat)
-    found: dict[str, Any] = {name: value for name, value in vars(flat).items() if isinstance(value, np.ndarray)}
+    found: dict[str, Any] = {**arrays_of(flat)}
     for name in ("n_features", "n_outputs", "n_trees", "n_sources", "n_columns", "is_float32", "is_closed"):
         found[name] = int(getattr(flat, name))
     has_missing_value = not np.isnan(flat.missing_value)
@@ -162,7 +170,7 @@ def scorer_fields(flat: FlatForest, native: NativeSum | None, plan: ExitPlan | N
         }
     if plan is not None:
         offset, fresh = fresh_sources(flat, plan.order)
-        found |= {name: value for name, value in vars(plan).items() if isinstance(value, np.ndarray)}
+        found |= arrays_of(plan)
         found |= {"n_stages": plan.n_stages, "n_sets": plan.n_sets, "width": plan.value.shape[2]}
         found |= {"n_exits": plan.low.shape[1], "fresh_offset": offset, "fresh_source": fresh}
         found |= row_walks(flat, plan.order, quick, quick_tree)

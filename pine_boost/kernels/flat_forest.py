@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -13,6 +13,7 @@ Int32Array = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
 WordArray = npt.NDArray[np.uint64]
 
+REFUSED = -2  # the class of a row that the library itself would refuse
 # A node is one 64-bit word, see trees.c.
 COLUMN_SHIFT, CATEGORY_BIT, CHILD_SHIFT = 16, 39, 40
 LARGEST_RANK, LARGEST_COLUMN, LARGEST_STEP = 2**16 - 1, 2**23 - 1, 2**24 - 1
@@ -273,9 +274,12 @@ class TableSums:
         freeze(self)
 
 
+def arrays_of(record: Any) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a dataclass by name."""
+    return {name: value for name, value in vars(record).items() if isinstance(value, np.ndarray)}
+
+
 def freeze(record: Any) -> None:
     """Make the arrays of a frozen dataclass read-only."""
-    for field in fields(record):
-        value = getattr(record, field.name)
-        if isinstance(value, np.ndarray):
-            value.setflags(write=False)
+    for array in arrays_of(record).values():
+        array.setflags(write=False)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.kernels.flat_forest import (
+    REFUSED,
     CodeRule,
     ExitPlan,
     FlatForest,
@@ -26,7 +27,6 @@ from pine_boost.kernels.flat_forest import (
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _CHUNK_CELLS = 4_000_000  # rows x trees walked at once
 _LEVELS = 8  # walked before rows that have reached a leaf are dropped
-_REFUSED = -2
 
 
 class NumpyTrees:
@@ -68,7 +68,7 @@ class NumpyTrees:
         self, X: npt.NDArray[Any], *, is_raw: bool = False, n_jobs: int = 1, met: Int32Array | None = None
     ) -> Int32Array:
         """Class of every row with exits; -2 where the library would raise."""
-        found = np.full(len(X), _REFUSED, dtype=np.int32)
+        found = np.full(len(X), REFUSED, dtype=np.int32)
         for rows in self._chunks(len(X)):
             part = X[rows]
             kept = np.flatnonzero(~self._refused(part, is_raw))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -19,7 +18,7 @@ from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited
-from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Link, NativeSum
+from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Link, NativeSum, arrays_of
 from pine_boost.kernels.wellformed_arrays import require_wellformed
 from pine_boost.scoring.fast_scorer import ProbabilityRule, ScorerParts
 from pine_boost.tables.schema import schema_from_json, schema_to_json
@@ -62,13 +61,16 @@ _FIELDS: dict[str, f.Reader] = {
     ),
     "facts": f.mapping(f.anything),
 }
-_RECORDS = {"forest": FlatForest, "native": NativeSum, "exits": ExitPlan}
+_ARRAYS_OF = ("forest", "native", "exits")
 
 
 def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a scorer by name; ``facts`` are model_digest, status, claim, thresholds and more."""
     buffer = io.BytesIO()
-    arrays: dict[str, Any] = _arrays(parts)
+    sources = {"forest": parts.flat, "native": parts.native, "exits": parts.plan}
+    arrays: dict[str, Any] = {
+        f"{prefix}.{name}": array for prefix, source in sources.items() for name, array in arrays_of(source).items()
+    }
     np.savez(buffer, **arrays)
     files = {ARRAYS: buffer.getvalue()}
     files |= layer_files(parts)
@@ -191,18 +193,8 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
     )
 
 
-def _arrays(parts: ScorerParts) -> dict[str, np.ndarray]:
-    found = {}
-    for prefix, source in (("forest", parts.flat), ("native", parts.native), ("exits", parts.plan)):
-        for field in dataclasses.fields(_RECORDS[prefix]):
-            value = getattr(source, field.name)
-            if isinstance(value, np.ndarray):
-                found[f"{prefix}.{field.name}"] = value
-    return found
-
-
 def _load_arrays(contents: bytes, path: Path) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {prefix: {} for prefix in _RECORDS}
+    found: dict[str, dict[str, Any]] = {prefix: {} for prefix in _ARRAYS_OF}
     try:
         with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
             for name in archive.files:

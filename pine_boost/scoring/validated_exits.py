@@ -215,41 +215,18 @@ def _first_true(is_met: BoolArray) -> IntArray:
     return np.where(is_met.any(axis=0), is_met.argmax(axis=0), len(is_met))
 
 
-@dataclass(frozen=True)
-class TestedLevel:
-    """One level that was tested.
-
-    Attributes
-    ----------
-    level, estimate : float
-        As in `Level`.
-    work : float
-        Mean share of the trees that a row of X_fit meets.
-    n_changed : int
-        Validation rows whose class is not the one of the native ``predict``.
-    bound : float
-        Exact lower bound on the share that is kept, for this level alone.
-    accepted : bool
-    """
-
-    level: float
-    estimate: float
-    work: float
-    n_changed: int
-    bound: float
-    accepted: bool
-
-
 @dataclass(frozen=True, eq=False)
 class ValidatedExits:
     """The outcome of the test; ``plan`` is None if no level passed.
 
-    ``changed`` are the validation rows whose class changes with ``plan``, and ``bound`` is the exact lower bound on the
-    share that is kept.
+    ``tested`` holds, for each level that was tested, what a `Level` has (``work`` is its cost), the validation rows
+    whose class is not the one of the native ``predict``, and the exact lower bound on the share that is kept, for this
+    level alone. ``changed`` are the validation rows whose class changes with ``plan``, and ``bound`` is the exact lower
+    bound on the share that is kept.
     """
 
     plan: ExitPlan | None
-    tested: tuple[TestedLevel, ...]
+    tested: list[dict[str, Any]]
     changed: BoolArray
     bound: float
 
@@ -300,7 +277,7 @@ def validate_exits(
     The levels and their order are fixed before X_val is seen, and the test stops at the first that fails.
     """
     n_rows, changed = tables.val.n_rows, np.zeros(tables.val.n_rows, dtype=bool)
-    nothing = ValidatedExits(None, (), changed, lower_bound(0, n_rows, options.confidence))
+    nothing = ValidatedExits(None, [], changed, lower_bound(0, n_rows, options.confidence))
     if not stages.shapes:
         return nothing
     target = (n_rows, options.fidelity, options.confidence)
@@ -310,7 +287,7 @@ def validate_exits(
         expected = task.goal.native_answers(parsed, tables.X_val, budget.check).classes
     except OutOfTime:
         return nothing
-    tested: list[TestedLevel] = []
+    tested: list[dict[str, Any]] = []
     now = changed
 
     def counts() -> Iterator[int]:
@@ -325,10 +302,9 @@ def validate_exits(
 
     plan, most = None, (allowed(*target),)
     for level, found in zip(levels, in_order(counts(), n_rows, options.confidence, most), strict=False):
-        tested.append(
-            TestedLevel(level.level, level.estimate, level.cost, found.n_changed, found.bound, found.accepted)
-        )
+        stated = {"level": level.level, "estimate": level.estimate, "work": level.cost}
+        tested.append(stated | {name: getattr(found, name) for name in ("n_changed", "bound", "accepted")})
         if found.accepted:
             plan, changed = plan_at(level.level), now
     bound = lower_bound(int(changed.sum()), n_rows, options.confidence)
-    return ValidatedExits(plan, tuple(tested), changed, bound)
+    return ValidatedExits(plan, tested, changed, bound)
