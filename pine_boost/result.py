@@ -370,7 +370,7 @@ def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = No
         n_rows=len(before),
         fidelity=float(same.mean()),
         fidelity_in_region=float(same[inside].mean()) if inside.any() else float("nan"),
-        coverage=region.coverage(X, model=given),
+        coverage=Coverage.of(len(before), int(inside.sum())),
         accuracy_before=accuracy[0],
         accuracy_after=accuracy[1],
     )
