@@ -26,7 +26,7 @@ from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.files import require_free_file, save_file
 from pine_boost.kernels.numpy_twin import apply_link
-from pine_boost.model.digits import decimals_down, percent_down, percent_up
+from pine_boost.model.digits import percent_down, percent_up
 from pine_boost.model.forest import BoolArray, FloatArray, Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import asked_in_chunks, predict_classes, predict_margins
@@ -177,17 +177,11 @@ class ModelComparison:
         """Write one self-contained HTML page."""
         target = Path(path)
         require_free_file(target, overwrite=overwrite)
-        tables = {"By segment": self.segments, "By decision of the first model": self.decisions}
         page = render(
             "comparison.html",
             "pine_boost: comparison of two models",
             c=self,
             figures=self._figures(),
-            tables={
-                title: [(s.name, s.n_rows, s.n_changed, decimals_down(s.bound)) for s in segments]
-                for title, segments in tables.items()
-                if segments
-            },
             worst=[(w.row, w.a, w.b, "" if w.difference is None else f"{w.difference:.4g}") for w in self.worst],
         )
         save_file(target, page.encode())

@@ -14,7 +14,7 @@ from pine_boost.certificate.claims import NOT_VALIDATED, attack_claim, bound_in_
 from pine_boost.compression.compress_result import CompressResult
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import ERROR, Answers, Goal, native_probabilities
-from pine_boost.compression.record import CompressionRecord, TestedSize
+from pine_boost.compression.record import CompressionRecord, Segment, TestedSize
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import decimals_down, rounded_up
 from pine_boost.model.forest import BoolArray, Model
@@ -60,7 +60,6 @@ def render_compression(result: CompressResult, X_val: Any = None) -> str:
         chart=_draw_path(r) if r.path else "",
         path=[_tested(r, size) for size in r.path],
         heads=_heads(r),
-        segments=[(s.name, s.n_rows, s.n_changed, decimals_down(s.bound)) for s in r.segments],
         sentences=(attack_claim(r.attack_distance, r.attack_starts) if r.attack_starts else "", r.proved_claim()),
         **rows,
     )
@@ -164,12 +163,12 @@ def _class_name(result: CompressResult, index: int) -> str:
     return str(classes[index]) if index < len(classes) else f"band {index}"
 
 
-def _classes(result: CompressResult, before: Answers, changed: BoolArray) -> list[tuple[Any, ...]]:
+def _classes(result: CompressResult, before: Answers, changed: BoolArray) -> list[Segment]:
     """Changed rows by the class that the original predicts, with an exact bound each."""
-    rows: list[tuple[Any, ...]] = []
+    rows = []
     for index in () if before.classes is None else np.unique(before.classes):
         own = before.classes == index
         n_rows, n_changed = int(own.sum()), int(changed[own].sum())
         bound = lower_bound(n_changed, n_rows, result.record.confidence)
-        rows.append((_class_name(result, int(index)), n_rows, n_changed, decimals_down(bound)))
+        rows.append(Segment(_class_name(result, int(index)), n_rows, n_changed, bound))
     return rows

@@ -12,6 +12,8 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from pine_boost.model.digits import decimals_down
+
 _BEGINNING = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
 
 
@@ -41,6 +43,9 @@ def _templates() -> dict[str, str]:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
-        loader=DictLoader(_templates()), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
-    )
+    loader = DictLoader(_templates())
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    made.filters["bounds"] = lambda segments: [
+        (s.name, s.n_rows, s.n_changed, decimals_down(s.bound)) for s in segments
+    ]
+    return made
