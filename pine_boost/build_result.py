@@ -378,7 +378,7 @@ def certain_classes(problem: Problem, margins: IntArray, least: IntArray) -> tup
     """
     is_decided = problem.sides(margins) >= least
     if problem.forest.n_outputs == 1:
-        above = np.array([question.asks_above for question in problem.questions])
+        above = np.array([question.sign > 0 for question in problem.questions])
         lowest = is_decided[:, above].sum(axis=1)
         return lowest, len(problem.forest.decision.cuts) - is_decided[:, ~above].sum(axis=1)
     lowest = np.zeros(len(margins), dtype=np.int64)

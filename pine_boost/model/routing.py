@@ -116,7 +116,7 @@ class StateTrees:
 
 
 def walk_states(
-    trees: StateTrees, n_states: IntArray, roots: IntArray, everything: Sequence[int] | None = None
+    trees: StateTrees, n_states: IntArray, roots: npt.NDArray[Any], everything: Sequence[int] | None = None
 ) -> Iterator[tuple[int, dict[int, int]]]:
     """Yield every node below some roots that state rows reach, parents first, with the states that its path leaves.
 

@@ -58,10 +58,6 @@ class Question:
         """The side at which the boundary lies: the signed cut, or 0 between two classes."""
         return self.sign * Fraction(decision.cuts[self.cut]) if self.cut >= 0 else Fraction(0)
 
-    def cut_int(self, cuts_int: IntArray) -> int:
-        """`cut_side` in integer units, from all cuts in such units."""
-        return self.sign * int(cuts_int[self.cut]) if self.cut >= 0 else 0
-
     def beyond_first(self, cuts: Sequence[_Number]) -> _Number:
         """The signed distance of its cut from the first cut; exact if the cuts are."""
         return self.sign * (cuts[self.cut] - cuts[0])
@@ -81,20 +77,6 @@ class Question:
     def is_rival(self, other: Question) -> bool:
         """Whether the other question is about the same class against another one."""
         return self.cut < 0 and self.plus == other.plus and self.minus != other.minus
-
-    def asks_for(self, index: int) -> bool:
-        """Whether the question is about this class against another one."""
-        return self.cut < 0 and self.plus == index
-
-    @property
-    def asks_above(self) -> bool:
-        """Whether the question is about the upper side of a cut."""
-        return self.cut >= 0 and self.sign > 0
-
-    @property
-    def is_first_of_mirrors(self) -> bool:
-        """Whether the question comes before its mirror."""
-        return self.sign > 0 and self.plus <= self.minus
 
 
 def questions_of(forest: Forest) -> tuple[Question, ...]:
@@ -259,6 +241,20 @@ class Problem:
         """The question itself and all others about the same class: an input must belong to all of them."""
         return [question, *(q for q in self.questions if q.is_rival(question))]
 
+    def mirror(self, question: Question) -> Question:
+        """The question about the opposite side of the same boundary."""
+        return next(other for other in self.questions if other.is_mirror(question))
+
+    def original_row(self, question: Question) -> tuple[IntArray, int]:
+        """A value per leaf, and the least sum of them with which the original certainly decides for the side."""
+        least = int(self.least[question.index]) - question.side_of(self.intercept_int)
+        return question.side(self.original_int), least
+
+    def pruned_row(self, pruned: PrunedForest, question: Question) -> tuple[IntArray, int]:
+        """A value per leaf, and the largest sum of them with which a pruned model is not on the needed side."""
+        most = int(self.needed_sides(pruned.grid)[question.index]) - 1 - question.side_of(pruned.intercept_int)
+        return question.side(self.pruned_leaves_int(pruned)), most
+
     def sides(self, margins: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Sides (n_points, n_questions) of margins (n_points, n_outputs)."""
         return np.stack([question.side(margins) for question in self.questions], axis=-1)
@@ -266,8 +262,7 @@ class Problem:
     @cached_property
     def class_questions(self) -> list[list[int]]:
         """Indices of the questions about each class; for several outputs."""
-        classes = range(self.forest.n_outputs)
-        return [[q.index for q in self.questions if q.asks_for(index)] for index in classes]
+        return [[q.index for q in self.questions if q.plus == plus] for plus in range(self.forest.n_outputs)]
 
     @cached_property
     def whole_leaves(self) -> npt.NDArray[Any]:
@@ -290,13 +285,9 @@ class Problem:
     def needed_sides(self, grid: int) -> IntArray:
         """The smallest side, in grid units, with which a pruned model gives the right answer, per question."""
         cuts, off = required_int(self.forest, grid)
-        needed = []
-        for question in self.questions:
-            distance = off if self.strict[question.index] else 0
-            if self.permitted is not None:
-                distance = 1 - self.permitted
-            needed.append(question.cut_int(cuts) + distance)
-        return np.array(needed, dtype=np.int64)
+        distance = np.where(self.strict, off, 0) if self.permitted is None else 1 - self.permitted
+        sides = [q.sign * int(cuts[q.cut]) if q.cut >= 0 else 0 for q in self.questions]
+        return np.array(sides, dtype=np.int64) + np.asarray(distance, dtype=np.int64)
 
     def decided(self, original: IntArray) -> BoolArray:
         """Which questions each point belongs to, (n_points, n_questions).

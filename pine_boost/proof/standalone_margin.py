@@ -54,7 +54,7 @@ def serving_problem(problem: Problem, units: int) -> Problem:
     Undecided inputs belong to the region.
     """
     plain = restated(problem, problem.region, 0.0)
-    mirror = [next(q.index for q in plain.questions if q.is_mirror(own)) for own in plain.questions]
+    mirror = [plain.mirror(own).index for own in plain.questions]
     return replace(plain, least=1 - plain.least[mirror], permitted=units)
 
 
@@ -121,14 +121,9 @@ def broken_until(asked: Problem, pruned: PrunedForest, states: npt.NDArray[Any])
 
 def _never_reached(asked: Problem, pruned: PrunedForest) -> int:
     """A margin that no combination of leaves reaches."""
-    values = asked.pruned_leaves_int(pruned)
-    needed = replace(asked, permitted=0).needed_sides(pruned.grid) - 1
-    largest = 0
-    for question in asked.questions:
-        least = np.minimum.reduceat(question.side(values), asked.trees.leaf_offset[:-1])
-        lowest = int(least.sum()) + question.side_of(pruned.intercept_int)
-        largest = max(largest, int(needed[question.index]) - lowest)
-    return largest + 1
+    rows = [replace(asked, permitted=0).pruned_row(pruned, question) for question in asked.questions]
+    starts = asked.trees.leaf_offset[:-1]
+    return 1 + max(0, *(most - int(np.minimum.reduceat(values, starts).sum()) for values, most in rows))
 
 
 def distance_of(units: int, grid: int) -> float:

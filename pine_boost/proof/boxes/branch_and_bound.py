@@ -316,13 +316,9 @@ class Sums:
 def question_rows(problem: Problem, pruned: PrunedForest, question: Question, room: int) -> LeafRows:
     """The rows of a question; ``room`` is the most that leaf costs may add to the score."""
     rivals = problem.rivals(question)
-    needed = int(problem.needed_sides(pruned.grid)[question.index])
-    rows, constants = [], []
-    for rival in rivals:
-        rows.append(rival.side(problem.original_int))
-        constants.append(rival.side_of(problem.intercept_int) - int(problem.least[rival.index]))
-    rows.append(-question.side(problem.pruned_leaves_int(pruned)))
-    constants.append(needed - 1 - question.side_of(pruned.intercept_int))
+    of_rivals = [problem.original_row(rival) for rival in rivals]
+    after, most = problem.pruned_row(pruned, question)
+    rows, constants = [*(values for values, _ in of_rivals), -after], [*(-least for _, least in of_rivals), most]
     offset = problem.trees.leaf_offset
     cost, extra = problem.region.leaf_cost, problem.region.extra_trees
     if extra is not None:

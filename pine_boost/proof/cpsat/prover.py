@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,15 +71,12 @@ def difference(problem: Problem, pruned: PrunedForest, question: Question) -> Di
     """
     doublings = problem.scale - pruned.grid
     own, other = 2 ** max(0, -doublings), 2 ** max(0, doublings)
-    before = question.side(problem.original_int)
-    after = question.side(problem.pruned_leaves_int(pruned))
+    before, lowest = problem.original_row(question)
+    after, highest = problem.pruned_row(pruned, question)
     largest_sum = own * int(np.abs(before).max()) + other * int(np.abs(after).max())
     if largest_sum * problem.trees.n_trees >= exact.WORD_LIMIT:
         return None
     value = own * before - other * after
-    lowest = int(problem.least[question.index]) - question.side_of(problem.intercept_int)
-    highest = int(problem.needed_sides(pruned.grid)[question.index]) - 1
-    highest -= question.side_of(pruned.intercept_int)
     starts = problem.trees.leaf_offset[:-1]
     largest = np.maximum.reduceat(value, starts)
     # rounded to nearest in both units, a leaf of equal weight is off by at most half of each, and by twice that
@@ -232,42 +231,27 @@ class Prover:
         if budget.is_over:
             return Proof(question, settings[0].name, Answer.UNKNOWN, 0.0)
         name, answer, states = settings[0].name, Answer.UNKNOWN, None
-        exactly = False
+
+        def add_rows(model: cp_model.CpModel, exactly: bool) -> None:
+            add_question(model, encoding, self.problem, pruned, question, exactly=exactly)
+
+        def confirms(states: States) -> bool:
+            return bool(self.problem.lost(pruned, states[None])[0, question.index])
+
+        roundings = [False, True]
         for setting, effort in self._turns(settings, question, budget.effort.proof_effort):
             name = setting.name
-            solver = configured(setting, budget, effort)
-            answer, states = self._solve(encoding, pruned, question, solver, stop, exactly)
-            if states is not None and not self._confirms(pruned, question, states):
-                exactly = True  # only the rounding outward admits this point
-                solver = configured(setting, budget, effort)
-                answer, states = self._solve(encoding, pruned, question, solver, stop, exactly)
+            solver = partial(configured, setting, budget, effort)
+            answer, states = _find_point(encoding, add_rows, confirms, roundings, solver, stop.solve)
             if answer is not Answer.UNKNOWN:
                 self._last_turn[settings, question] = setting, effort
             if answer is not Answer.UNKNOWN or budget.is_over:
                 break
-        if states is not None and not self._confirms(pruned, question, states):
+        if states is not None and not confirms(states):
             # never observed: the solver returns a point that the integers do not confirm
             _LOGGER.warning("%s returned a point for %s that is not a counterexample", name, question.name)
             answer, states = Answer.UNKNOWN, None
         return Proof(question, name, answer, time.monotonic() - started, states)
-
-    def _solve(
-        self,
-        encoding: Encoding,
-        pruned: PrunedForest,
-        question: Question,
-        solver: cp_model.CpSolver,
-        stop: Stop,
-        exactly: bool,
-    ) -> tuple[Answer, States | None]:
-        """One attempt; a point that is found is not yet checked on the integers."""
-        model = encoding.model.clone()
-        add_question(model, encoding, self.problem, pruned, question, exactly=exactly)
-        answer = answer_of(stop.solve(solver, model))
-        return answer, encoding.states_of(solver) if answer is Answer.FOUND else None
-
-    def _confirms(self, pruned: PrunedForest, question: Question, states: States) -> bool:
-        return bool(self.problem.lost(pruned, states[None])[0, question.index])
 
     def _turns(
         self, settings: tuple[SolverSetting, ...], question: Question, effort: float
@@ -297,13 +281,30 @@ def add_question(
     Unless ``exactly``, rows of the original that do not fit the solver are rounded outward.
     """
     for rival in problem.rivals(question):
-        values = rival.side(problem.original_int)
-        least = int(problem.least[rival.index]) - rival.side_of(problem.intercept_int)
-        add_at_least(model, encoding, values, least, exactly=exactly)
-    most = int(problem.needed_sides(pruned.grid)[question.index]) - 1
-    most -= question.side_of(pruned.intercept_int)
-    values = question.side(problem.pruned_leaves_int(pruned))
-    add_at_most(model, encoding, values, most, exactly=True)
+        add_at_least(model, encoding, *problem.original_row(rival), exactly=exactly)
+    add_at_most(model, encoding, *problem.pruned_row(pruned, question), exactly=True)
+
+
+def _find_point(
+    encoding: Encoding,
+    add_rows: Callable[[cp_model.CpModel, bool], None],
+    confirms: Callable[[States], bool],
+    roundings: list[bool],
+    new_solver: Callable[[], cp_model.CpSolver],
+    run: Callable[[cp_model.CpSolver, cp_model.CpModel], Any] = solve,
+) -> tuple[Answer, States | None]:
+    """Solve with rows rounded outward, then exactly if only the rounding admits the point that is found.
+
+    ``roundings`` says whether the rows of each attempt that is left are exact.
+    """
+    while True:
+        model, solver = encoding.model.clone(), new_solver()
+        add_rows(model, roundings[0])
+        answer = answer_of(run(solver, model))
+        states = encoding.states_of(solver) if answer is Answer.FOUND else None
+        if states is None or len(roundings) == 1 or confirms(states):
+            return answer, states
+        roundings.pop(0)
 
 
 def find_undecided(problem: Problem, encoding: Encoding | None = None, budget: Budget | None = None) -> bool | None:
@@ -325,45 +326,27 @@ def find_undecided(problem: Problem, encoding: Encoding | None = None, budget: B
         return False
     unsettled = False
     for question in problem.questions:
-        if not question.is_first_of_mirrors:
+        if problem.mirror(question).index < question.index:
             continue  # its mirror is the same question
-        answer = _ask_band(problem, encoding, question, budget)
-        if answer is Answer.FOUND:
+        allowed = budget if budget.remaining > _MOMENT else Budget.of(_MOMENT)
+        answer, states = _find_point(
+            encoding,
+            partial(_add_band, encoding, problem, question),
+            lambda states: not problem.settled(states[None])[0],
+            [False, True],
+            partial(configured, _BAND_SETTING, allowed, _BAND_EFFORT),
+        )
+        if states is not None and not problem.settled(states[None])[0]:
             return True
-        unsettled |= answer is Answer.UNKNOWN
+        unsettled |= answer is not Answer.PROVED
         if unsettled and budget.is_over:
             return None
     return None if unsettled else False
 
 
-def _ask_band(problem: Problem, encoding: Encoding, question: Question, budget: Budget) -> Answer:
-    """Rounded outward first, then exactly if only the rounding admits the point."""
-    for exactly in (False, True):
-        model = encoding.model.clone()
-        _add_band(model, encoding, problem, question, exactly)
-        allowed = budget if budget.remaining > _MOMENT else Budget.of(_MOMENT)
-        solver = configured(_BAND_SETTING, allowed, _BAND_EFFORT)
-        answer = answer_of(solve(solver, model))
-        if answer is not Answer.FOUND:
-            return answer
-        if not problem.settled(encoding.states_of(solver)[None])[0]:
-            return Answer.FOUND
-    return Answer.UNKNOWN
-
-
-def _add_band(model: cp_model.CpModel, encoding: Encoding, problem: Problem, question: Question, exactly: bool) -> None:
+def _add_band(encoding: Encoding, problem: Problem, question: Question, model: cp_model.CpModel, exactly: bool) -> None:
     """Neither side of the question is certain; with several outputs the question is about the two best classes."""
-
-    def row(of: Question) -> tuple[IntArray, int]:
-        return of.side(problem.original_int), of.side_of(problem.intercept_int)
-
-    mirror = next(q for q in problem.questions if q.is_mirror(question))
-    values, offset = row(question)
-    most = int(problem.least[question.index]) - 1 - offset
-    least = 1 - int(problem.least[mirror.index]) - offset
-    add_at_most(model, encoding, values, most, exactly=exactly)
-    add_at_least(model, encoding, values, least, exactly=exactly)
-    for rival in problem.rivals(question)[1:]:
-        values, offset = row(rival)
-        least = 1 - int(problem.least[rival.index]) - offset
-        add_at_least(model, encoding, values, least, exactly=exactly)
+    rivals = [problem.mirror(rival) for rival in problem.rivals(question)[1:]]
+    for own in (question, problem.mirror(question), *rivals):
+        values, least = problem.original_row(own)
+        add_at_most(model, encoding, values, least - 1, exactly=exactly)
