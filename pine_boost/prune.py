@@ -167,7 +167,7 @@ def prune_booster(
             part = budget.until(1.0 if chosen.region.delta is None else SHARES["search"])
             task = search_task(chosen.problem, fitted, options, parsed)
             found = search_booster(task, part, chosen.points)
-            chosen, found = chosen.weigh(chosen.note_interruption(found), fitted.region, unit)
+            chosen, found = chosen.weigh(found, fitted.region, unit)
         except (OutOfTime, KeyboardInterrupt) as end:  # before the search began
             original = without_search(parsed, options, alpha, end, made_with(outer.inner, options))
             return cast(PruneResult, outer.rewrap(original, X_fit))

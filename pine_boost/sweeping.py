@@ -277,48 +277,42 @@ def sweep(
         left = chosen.search_budget(budget)
         made = build_result.made_with(outer.inner, options, chosen.choice)
         task = search_task(chosen.problem, fitted, options, parsed)
-        plan = SweepPlan(task, chosen.region, grid, left, report_progress)
-        answers = (_weigh(chosen, fitted.region, answer, unit) for answer in search_alphas(plan))
-        results = list(_build_results(parsed, plan, answers, fitted, X_fit, made))
+        plan = SweepPlan(task, chosen.region, grid, left, report_progress, deduplicate_trees(chosen.problem))
+        results = list(_build_results(parsed, plan, chosen, fitted, X_fit, made))
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
 
-def _weigh(chosen: Chosen, plain: Region, answer: Answered, unit: str) -> Answered:
-    """Return an answer of the sweep, or the original on the region of its alpha if that is better."""
-    region, problem, found = answer
-    own = replace(chosen, region=region, problem=problem)
-    own, found = own.weigh(own.note_interruption(found), plain.with_alpha(region.alpha), unit)
-    return own.region, own.problem, found
-
-
 def _build_results(
-    parsed: Model,
-    plan: SweepPlan,
-    answers: Iterable[Answered],
-    fitted: FittedRegion,
-    X_fit: Any,
-    made: Mapping[str, Any],
+    parsed: Model, plan: SweepPlan, chosen: Chosen, fitted: FittedRegion, X_fit: Any, made: Mapping[str, Any]
 ) -> Iterator[PruneResult]:
     """Build one result per alpha, replayed natively; a model that answers several alphas is exported once."""
-    before: SearchResult | None = None
+    unit = plan.whole.options.unit
+    before: tuple[PrunedForest | None, PrunedForest | None] = (None, None)  # over the smaller trees, and the original's
     result: PruneResult | None = None
 
     @cache
     def rows() -> build_result.NativeRows:
         return build_result.native_rows(parsed, fitted, X_fit)
 
-    for region, problem, found in answers:
-        same = result if before is not None and found.pruned is before.pruned else None
-        before = found
+    for region, problem, found in search_alphas(plan):
         with finishing():  # Ctrl-C ends the search, not the construction of its result
+            searched = found.pruned
+            if plan.trees is not None:
+                problem = restated(plan.whole.problem, region.tables, region.delta or 0.0)
+                found = plan.trees.restored(problem, found, unit, plan.budget)
+            if searched is before[0]:
+                found = replace(found, pruned=before[1])
+            before = searched, found.pruned
+            own = replace(chosen, region=region, problem=problem)
+            own, found = own.weigh(found, fitted.region.with_alpha(region.alpha), unit)
             result = build_result.build_prune_result(
                 parsed,
-                region,
-                problem,
+                own.region,
+                own.problem,
                 found,
                 plan.whole.options,
-                same=same,
+                same=result if result is not None and found.pruned is result.search.pruned else None,
                 rows=rows,
                 cal=fitted.cal_rows,
                 budget=plan.budget.part("serving margin"),
@@ -397,22 +391,7 @@ class SweepPlan:
 
 def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
     """Yield a certified answer per alpha, ascending; Ctrl-C leaves out those not yet started."""
-    plan = replace(plan, trees=deduplicate_trees(plan.whole.problem))
-    answers = _with_leaves(plan) if plan.whole.options.reweight == "leaf" else _with_units(plan)
-    return answers if plan.trees is None else _restored(plan, plan.trees, answers)
-
-
-def _restored(plan: SweepPlan, trees: DeduplicatedTrees, answers: Iterator[Answered]) -> Iterator[Answered]:
-    """Map the answers to the trees of the original; a model shared by several alphas stays shared."""
-    before: tuple[PrunedForest | None, PrunedForest | None] = (None, None)
-    for region, _, answer in answers:
-        whole = restated(plan.whole.problem, region.tables, region.delta or 0.0)
-        with finishing():  # Ctrl-C ends the search, not the construction of its result
-            found = trees.restored(whole, answer, plan.whole.options.unit, plan.budget)
-        if answer.pruned is before[0]:
-            found = replace(found, pruned=before[1])
-        before = answer.pruned, found.pruned
-        yield region, whole, found
+    return _with_leaves(plan) if plan.whole.options.reweight == "leaf" else _with_units(plan)
 
 
 def _with_units(plan: SweepPlan) -> Iterator[Answered]:

@@ -69,18 +69,15 @@ class Chosen:
             return budget
         return budget.within(SECONDS["search after Ctrl-C"] if self.choice.interrupted else math.inf)
 
-    def note_interruption(self, found: SearchResult) -> SearchResult:
-        """The result of the search; Ctrl-C during the choice counts as having ended it."""
-        if self.choice is None or not self.choice.interrupted:
-            return found
-        return found.with_ends(StopReason.INTERRUPTED)
-
     def weigh(self, found: SearchResult, plain: Region, unit: str) -> tuple[Chosen, SearchResult]:
         """What the search found, or the original where undecided inputs were given up for a saving below `WORTH`.
 
         Only a share that was chosen here is weighed; what a user's own share did not buy is said by `claims.share_of`.
-        ``plain`` is the region without it: the original needs no inputs left out.
+        ``plain`` is the region without it: the original needs no inputs left out. Ctrl-C during the choice counts as
+        having ended the search.
         """
+        if self.choice is not None and self.choice.interrupted:
+            found = found.with_ends(StopReason.INTERRUPTED)
         n_units = count_units(self.problem.forest, unit)
         is_worth_it = n_units - found.n_kept >= WORTH * n_units
         if self.choice is None or self.region.delta is None or found.pruned is None or is_worth_it:

@@ -25,7 +25,7 @@ from pine_boost.search.leaf_values import add_known, closest_values, polish
 from pine_boost.search.lp import Weights
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import ProposalStatus, SearchState
-from pine_boost.search.shapes import LEVELS, CollapsedTrees, Collapser, Kept, Splits, build_shape, find_splits
+from pine_boost.search.shapes import LEVELS, CollapsedTrees, Collapser, Kept, Splits
 from pine_boost.search.strategies import Proposal
 
 _ANSWERS = 12  # different costs of ranges to try
@@ -44,7 +44,7 @@ _MOST_FAILED = 40  # batches that may fail
 
 def search_collapsed(state: SearchState, points: States | None) -> None:
     """Collapse what no row reaches, then whole shapes or batches of splits; at last values near the original's."""
-    splits, start = find_splits(state.problem), state.best.best
+    splits, start = Splits(state.problem.forest), state.best.best
     if len(splits.node) == 0:
         return
     collapser = Collapser(state, splits)
@@ -173,7 +173,7 @@ class NearWriter:
         self._n_written += 1
         if self._n_written > _MOST_REFUTED:
             return ProposalStatus.UNWRITABLE
-        shape = build_shape(state.columns, self._splits, kept)
+        shape = CollapsedTrees(state.columns, self._splits, kept)
         weights = self._nearest(state, shape)
         pruned = None if weights is None else state.on_grid(shape.columns, weights, scale=1.0)
         return ProposalStatus.UNWRITABLE if pruned is None else self._splits.collapse(pruned, kept)
@@ -261,12 +261,7 @@ def _batches(state: SearchState, collapser: Collapser, writer: NearWriter) -> Ge
             continue
         n_failed += 1
         size = max(1, len(batch) // 3)
-        if len(batch) == 1:
-            _need(splits, needed, int(batch[0]))
-
-
-def _need(splits: Splits, needed: Kept, split: int) -> None:
-    """Mark a split as needed, with all above it."""
-    while split >= 0:
-        needed[split] = True
-        split = int(splits.parent[split])
+        split = int(batch[0])
+        while len(batch) == 1 and split >= 0:  # needed, with all above it
+            needed[split] = True
+            split = int(splits.parent[split])

@@ -6,7 +6,7 @@ A split stays only if all splits above it do.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from pine_boost.budget import Budget
 from pine_boost.model.exact import SAME_LEAVES
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, PrunedForest
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.trimming import Subtrees, forest_subtrees, trim_pruned
+from pine_boost.model.trimming import forest_subtrees, trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import Problem
 from pine_boost.search.leaf_values import nearest_leaves
@@ -40,7 +40,6 @@ _SMALL = 0.02  # of the median range: smaller ones count as about to vanish
 _AT_ONCE = 8  # an eighth of the splits is collapsed at first
 
 
-@dataclass(frozen=True, eq=False)
 class Splits:
     """The inner nodes of all trees, parents before children.
 
@@ -51,6 +50,7 @@ class Splits:
     node : int64 (n_splits,)
     parent : int64 (n_splits,)
         Position of the split above, -1 at a root.
+    is_root : bool (n_splits,)
     first, last : int64 (n_splits,)
         The leaves below a split are ``first:last``.
     tree : int64 (n_splits,)
@@ -58,20 +58,16 @@ class Splits:
     leaf_tree : int64 (n_leaves,)
     """
 
-    forest: Forest
-    subtrees: Subtrees
-    node: IntArray
-    parent: IntArray
-    first: IntArray
-    last: IntArray
-    tree: IntArray
-    leaf_node: IntArray
-    leaf_tree: IntArray
-
-    @property
-    def is_root(self) -> BoolArray:
-        """Which splits are the root of their tree."""
-        return np.asarray(self.parent < 0)
+    def __init__(self, forest: Forest) -> None:
+        self.forest, self.subtrees = forest, forest_subtrees(forest)
+        self.node = node = self.subtrees.inner
+        position = np.full(forest.n_nodes + 1, -1)  # the last one is for roots
+        position[node] = np.arange(len(node))
+        self.parent: IntArray = position[self.subtrees.parent[node]]
+        self.is_root: BoolArray = self.parent < 0
+        self.first, self.last = self.subtrees.first[node], self.subtrees.last[node]
+        self.tree = forest.node_tree[node]
+        self.leaf_node, self.leaf_tree = self.subtrees.leaf_node, self.subtrees.leaf_tree
 
     def size(self, kept: Kept) -> int:
         """Leaves of the trees that are left: one more than splits in every tree that has any."""
@@ -145,28 +141,8 @@ class Splits:
         return value
 
 
-def find_splits(problem: Problem) -> Splits:
-    """The splits of a problem's forest, level by level."""
-    forest, subtrees = problem.forest, forest_subtrees(problem.forest)
-    node = subtrees.inner
-    position = np.full(forest.n_nodes + 1, -1)  # the last one is for roots
-    position[node] = np.arange(len(node))
-    return Splits(
-        forest=forest,
-        subtrees=subtrees,
-        node=node,
-        parent=position[subtrees.parent[node]],
-        first=subtrees.first[node],
-        last=subtrees.last[node],
-        tree=forest.node_tree[node],
-        leaf_node=subtrees.leaf_node,
-        leaf_tree=subtrees.leaf_tree,
-    )
-
-
-@dataclass(frozen=True, eq=False)
 class CollapsedTrees:
-    """The splits that stay, and the linear program of the leaves that are left.
+    """The splits that stay, and the linear program of the leaves that are left, at first without rows.
 
     Attributes
     ----------
@@ -177,13 +153,21 @@ class CollapsedTrees:
         The trees that are left.
     program : WeightProgram
         The rows of the search join when `solve` is called.
+    merge : sparse (n_leaves, n_left)
+        1 where a leaf of the original belongs to a leaf that is left.
     """
 
-    kept: Kept
-    columns: Columns
-    support: Support
-    program: WeightProgram
-    merge: csr_matrix
+    def __init__(self, columns: Columns, splits: Splits, kept: Kept) -> None:
+        self.kept, group = kept, splits.groups(kept)
+        own = np.flatnonzero(group >= 0)
+        n_groups = int(group.max()) + 1
+        self.merge = csr_matrix((np.ones(len(own)), (own, group[own])), shape=(len(group), n_groups))
+        tree = np.zeros(n_groups, dtype=np.int64)
+        tree[group[own]] = splits.leaf_tree[own]
+        order = renamed(columns.order, group)  # every leaf has a column of its own there
+        self.columns = replace(columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group, order=order)
+        self.support: Support = np.bincount(tree, minlength=columns.n_units) > 0
+        self.program = build_program(self.columns)
 
     def solve(self, state: SearchState, active: IntArray) -> Weights | None:
         """Values with the widest margin on every row of the search, or None.
@@ -198,25 +182,6 @@ class CollapsedTrees:
             self.program.lp.join(active)
         found = self.program.solve(self.support, state.budget)
         return found if isinstance(found, Weights) else None
-
-
-def build_shape(columns: Columns, splits: Splits, kept: Kept) -> CollapsedTrees:
-    """The shape of a set of splits, without rows."""
-    group = splits.groups(kept)
-    own = np.flatnonzero(group >= 0)
-    n_groups = int(group.max()) + 1
-    merge = csr_matrix((np.ones(len(own)), (own, group[own])), shape=(len(group), n_groups))
-    tree = np.zeros(n_groups, dtype=np.int64)
-    tree[group[own]] = splits.leaf_tree[own]
-    order = renamed(columns.order, group)  # every leaf has a column of its own there
-    own_columns = replace(columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group, order=order)
-    return CollapsedTrees(
-        kept=kept,
-        columns=own_columns,
-        support=np.asarray(np.bincount(tree, minlength=columns.n_units) > 0),
-        program=build_program(own_columns),
-        merge=merge,
-    )
 
 
 class Collapser:
@@ -250,7 +215,7 @@ class Collapser:
 
     def _shape_of(self, state: SearchState, kept: Kept) -> CollapsedTrees:
         if self._shape is None or not np.array_equal(self._shape.kept, kept):
-            self._shape = build_shape(state.columns, self.splits, kept)
+            self._shape = CollapsedTrees(state.columns, self.splits, kept)
         return self._shape
 
     def shrink(
@@ -278,14 +243,9 @@ class Collapser:
             cost = base * small / (ranges + small)
         kept = kept & differ
         if not kept.any():
-            return self._one_split()
+            kept[np.argmax(splits.is_root)] = True  # the smallest shape: the first split of one tree
+            return kept
         return self._descend(state, kept) if descends else kept
-
-    def _one_split(self) -> Kept:
-        """The smallest shape: the first split of one tree."""
-        one = np.zeros(len(self.splits.node), dtype=bool)
-        one[np.argmax(self.splits.is_root)] = True
-        return one
 
     def _ranges(self) -> tuple[FloatArray, Kept]:
         """Ranges of the last solution, and which are not 0."""

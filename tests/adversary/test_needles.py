@@ -12,7 +12,7 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import original_bytes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Answer
-from pine_boost.search.shapes import find_splits
+from pine_boost.search.shapes import Splits
 from tests.adversary.natives import native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, plant, possible
 from tests.adversary.proving import ADVERSARIES, EVERY, proofs
@@ -133,7 +133,7 @@ def _moved(triple, rng):
 def _collapsed(triple, rng):
     """One subtree of leaves only becomes a leaf: with the value of one side, or one between."""
     pruned = triple.pruned
-    splits = find_splits(triple.case.problem)
+    splits = Splits(triple.case.problem.forest)
     kept = splits.of_model(pruned)
     gone = int(rng.choice(np.flatnonzero(splits.ends(kept) & ~splits.is_root)))
     kept[gone] = False

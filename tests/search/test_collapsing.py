@@ -15,7 +15,7 @@ from pine_boost.search.constraints import Constraints
 from pine_boost.search.driver import search_leaves, search_stages
 from pine_boost.search.lp_columns import leaf_columns
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.shapes import Collapser, RangeProgram, find_splits
+from pine_boost.search.shapes import Collapser, RangeProgram, Splits
 from tests.support.bruteforce import all_rows, check_proofs, keeps_all, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS
 
@@ -151,7 +151,7 @@ def test_ctrl_c_keeps_the_certified_model(monkeypatch):
 
 def _splits(seed):
     small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=9)
-    return small, find_splits(small.problem)
+    return small, Splits(small.problem.forest)
 
 
 def _random_kept(splits, random):
@@ -223,7 +223,7 @@ def test_only_leaves_that_nobody_reaches_are_spared():
     n_spared = 0
     for seed in range(6):
         small = small_problem(seed, MANNERS[seed % 4], n_trees=5, score="chow-liu", quantile=0.05)
-        splits = find_splits(small.problem)
+        splits = Splits(small.problem.forest)
         value = np.arange(len(splits.leaf_node))
         few = small.problem.trees.leaves(small.fit_states[:1])
         spared = splits.spared(small.problem, few, value)
@@ -237,7 +237,7 @@ def test_only_leaves_that_nobody_reaches_are_spared():
 def test_ranges_below_splits_that_go_are_nothing():
     small = replace(small_problem(2, MANNERS[2], n_trees=5), unit="tree")
     state = small.state()
-    splits = find_splits(small.problem)
+    splits = Splits(small.problem.forest)
     every = np.ones(state.columns.n_units, dtype=bool)
     rows = Constraints(small.problem, leaf_columns(state.columns, small.problem, every), state.constraints.fit)
     rows.add(small.fit_states)
