@@ -21,7 +21,7 @@ from pine_boost.kernels.flat_forest import (
     FlatForest,
 )
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace, build_space
@@ -126,15 +126,9 @@ class _Columns:
 
     def __init__(self, space: StateSpace, trees: StateTrees) -> None:
         self.space, self.trees = space, trees
-        self.features: list[int] = []
-        self.edges: list[FloatArray] = []
-        self.codes: list[IntArray] = []
-        self.states: list[IntArray] = []
+        self.sources: list[tuple[int, Axis]] = []
         self.source_column = [1]
-        self.other: list[int] = []
-        self.missing: list[int] = []
-        self.known: list[int] = []
-        self.base, self.nan, self.zero = [0], [0], [-1]
+        self.columns = [(0, 0, -1)]  # base, bin of NaN, bin of zero
         n_nodes = len(trees.left)
         self.column, self.rank = np.zeros((2, n_nodes), dtype=np.int64)
         self.is_category = np.zeros(n_nodes, dtype=bool)
@@ -162,11 +156,10 @@ class _Columns:
             base = one // 4 * _SEGMENT
             is_interval = 0 <= axis.missing_state < axis.n_intervals
             default = min(max(axis.missing_state - base, 0), TOP_BIN) if is_interval else TOP_BIN
-            self.column[nodes[here]] = len(self.base)
+            self.column[nodes[here]] = len(self.columns)
             self.rank[nodes[here]] = rank[here] - base
-            self.base.append(base)
-            self.nan.append(0 if one & 1 else default)
-            self.zero.append(-1 if axis.zero_state < 0 else 0 if one & 2 else TOP_BIN)
+            zero = -1 if axis.zero_state < 0 else 0 if one & 2 else TOP_BIN
+            self.columns.append((base, 0 if one & 1 else default, zero))
         self._add_source(feature, axis)
 
     def add_states(self, feature: int, axis: Axis) -> int:
@@ -176,22 +169,13 @@ class _Columns:
                 f"Feature {feature} has {axis.n_states} groups of categories or intervals; "
                 f"a scorer takes at most {TOP_BIN}."
             )
-        self.base.append(0)
-        self.nan.append(max(axis.missing_state, 0))
-        self.zero.append(axis.zero_state)
+        self.columns.append((0, max(axis.missing_state, 0), axis.zero_state))
         self._add_source(feature, axis)
-        return len(self.base) - 1
+        return len(self.columns) - 1
 
     def _add_source(self, feature: int, axis: Axis) -> None:
-        none = np.zeros(0, dtype=np.int64)
-        self.features.append(feature)
-        self.edges.append(axis.edges)
-        self.codes.append(none if axis.codes is None else axis.codes)
-        self.states.append(none if axis.code_states is None else axis.code_states)
-        self.other.append(max(axis.other_state, 0))
-        self.missing.append(0 if axis.codes is None else max(axis.missing_state, 0))
-        self.known.append(-1 if axis.codes is None else axis.n_known or 0)
-        self.source_column.append(len(self.base))
+        self.sources.append((feature, axis))
+        self.source_column.append(len(self.columns))
 
     def sets(self) -> dict[str, Any]:
         """Return the category sets, numbered within their trees, and give their nodes these numbers as ranks."""
@@ -213,25 +197,25 @@ class _Columns:
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays of sources and columns for a `FlatForest`."""
-        empty = np.zeros(0)
-        lengths = [[len(part) for part in parts] for parts in (self.edges, self.codes)]
-        offsets = [np.cumsum([0, *counts]).astype(np.int32) for counts in lengths]
+        empty, axes = np.zeros(0), [axis for _, axis in self.sources]
+        codes = [empty if axis.codes is None else axis.codes for axis in axes]
+        base, nan, zero = zip(*self.columns, strict=True)
         int32 = {
-            "source_feature": self.features,
+            "source_feature": [feature for feature, _ in self.sources],
             "source_column": self.source_column,
-            "source_other": self.other,
-            "source_missing": self.missing,
-            "source_known": self.known,
-            "column_base": self.base,
-            "column_nan": self.nan,
-            "column_zero": self.zero,
-            "code": np.concatenate([*self.codes, empty]),
-            "code_state": np.concatenate([*self.states, empty]),
+            "source_other": [max(axis.other_state, 0) for axis in axes],
+            "source_missing": [0 if axis.codes is None else max(axis.missing_state, 0) for axis in axes],
+            "source_known": [-1 if axis.codes is None else axis.n_known or 0 for axis in axes],
+            "source_edge": np.cumsum([0, *(len(axis.edges) for axis in axes)]),
+            "source_code": np.cumsum([0, *(len(own) for own in codes)]),
+            "column_base": base,
+            "column_nan": nan,
+            "column_zero": zero,
+            "code": np.concatenate([*codes, empty]),
+            "code_state": np.concatenate([*(axis.code_states for axis in axes if axis.code_states is not None), empty]),
         }
         return {
-            "n_columns": len(self.base),
-            "source_edge": offsets[0],
-            "source_code": offsets[1],
-            "edge": np.concatenate([*self.edges, empty]),
+            "n_columns": len(base),
+            "edge": np.concatenate([*(axis.edges for axis in axes), empty]),
             **{name: np.asarray(numbers, dtype=np.int32) for name, numbers in int32.items()},
         }

@@ -22,7 +22,6 @@ from pine_boost.proof.problem import Answer, Problem, Proof, Question
 METHOD = "boxes"
 _ALONE = 20_000  # boxes of a question before other processes are worth their start-up
 _PARTS = 8  # per process, because parts differ in size
-_Part = tuple[Problem, PrunedForest, Question, npt.NDArray[np.int32], npt.NDArray[np.int32], int]
 _Outcome = tuple[Answer, Any, list[Range]]
 _CELLS_A_SECOND = 2 * 10**8  # of the tables, as measured at 10**9 cells
 _BATCH = 512
@@ -71,7 +70,9 @@ def prove_boxes(
     if answer is Answer.UNKNOWN and first < max_boxes and not budget.is_over:
         parts = _split(left, n_jobs * _PARTS)
         each = (max_boxes - search.n_boxes) // len(parts)
-        results = _run_parts([(problem, pruned, question, low, high, each) for low, high in parts], budget, n_jobs)
+        # monotonic clocks differ between processes: pass the deadline in wall time
+        end = time.time() + budget.remaining
+        results = _run_parts([(problem, pruned, question, *part, each, end) for part in parts], n_jobs)
         found = [states for answer, states, _ in results if answer is Answer.FOUND]
         left = [part for _, _, rest in results for part in rest]
         answer, states = Answer.PROVED, None
@@ -236,24 +237,20 @@ def _split(ranges: list[Range], n_parts: int) -> list[Range]:
     return [(low[:, start::n_parts], high[:, start::n_parts]) for start in range(n_parts)]
 
 
-def _run_parts(tasks: list[_Part], budget: Budget, n_jobs: int) -> list[_Outcome]:
+def _run_parts(tasks: list[tuple[Any, ...]], n_jobs: int) -> list[_Outcome]:
     try:
         from joblib import Parallel, delayed
     except ImportError:  # one after the other
-        return [_run_part(task, budget) for task in tasks]
-    # monotonic clocks differ between processes: pass the deadline in wall time
-    end = time.time() + budget.remaining
-    return list(Parallel(n_jobs=n_jobs)(delayed(_run_part_until)(task, end) for task in tasks))
+        return [_run_part(*task) for task in tasks]
+    return list(Parallel(n_jobs=n_jobs)(delayed(_run_part)(*task) for task in tasks))
 
 
-def _run_part_until(part: _Part, end: float) -> _Outcome:
-    return _run_part(part, Budget.of(end - time.time()))
-
-
-def _run_part(part: _Part, budget: Budget) -> _Outcome:
-    problem, pruned, question, low, high, max_boxes = part
+def _run_part(
+    problem: Problem, pruned: PrunedForest, question: Question, low: Any, high: Any, max_boxes: int, end: float
+) -> _Outcome:
+    """Search some boxes of a question until a moment in wall time."""
     search = BoxSearch(problem, pruned, question)
-    answer, states, left = search.run([search.tables.boxes(low, high)], max_boxes, budget)
+    answer, states, left = search.run([search.tables.boxes(low, high)], max_boxes, Budget.of(end - time.time()))
     return answer, states, [boxes.range for boxes in left]
 
 
@@ -425,28 +422,23 @@ class Boxes:
         return int(self.low.shape[1])
 
     @property
+    def parts(self) -> tuple[Any, ...]:
+        """All arrays."""
+        return self.low, self.high, self.mask, self.bound
+
+    @property
     def range(self) -> Range:
         """``low`` and ``high``."""
         return self.low, self.high
 
     def take(self, columns: IntArray) -> Boxes:
         """Some of the boxes; `take` is several times faster than indexing here."""
-        return Boxes(
-            self.low.take(columns, axis=1),
-            self.high.take(columns, axis=1),
-            self.mask.take(columns, axis=1),
-            self.bound.take(columns, axis=1),
-        )
+        return Boxes(*(part.take(columns, axis=1) for part in self.parts))
 
 
 def join(parts: list[Boxes]) -> Boxes:
     """Boxes of several parts side by side."""
-    return Boxes(
-        np.concatenate([part.low for part in parts], axis=1),
-        np.concatenate([part.high for part in parts], axis=1),
-        np.concatenate([part.mask for part in parts], axis=1),
-        np.concatenate([part.bound for part in parts], axis=1),
-    )
+    return Boxes(*(np.concatenate(arrays, axis=1) for arrays in zip(*(boxes.parts for boxes in parts), strict=True)))
 
 
 class QuestionTables:
