@@ -190,7 +190,7 @@ class Option:
         kind, text = _text_of(call, self.name)
         inner = f"{indent}    "
         lines = textwrap.wrap(
-            text.format_map(_Names()), width, initial_indent=inner, subsequent_indent=inner, break_on_hyphens=False
+            _named(text), width, initial_indent=inner, subsequent_indent=inner, break_on_hyphens=False
         )
         return "\n".join([f"{indent}{self.name} : {kind}", *lines])
 
@@ -205,20 +205,15 @@ class Option:
 
     def help(self, call: str = "", remark: str | None = None) -> str:
         """The help text of the flag: one sentence and the default, or another remark in its place."""
-        text = _text_of(call, self.name)[1].format_map(_Flags()).split(". ")[0].rstrip(".")
+        text = _named(_text_of(call, self.name)[1], flag_of).split(". ")[0].rstrip(".")
         if remark is None:
             remark = f"default: {self.default_in_words}" if self.default_in_words else ""
         return f"{text} ({remark}).".replace("%", "%%") if remark else f"{text}.".replace("%", "%%")
 
 
-class _Names(dict[str, str]):
-    def __missing__(self, name: str) -> str:
-        return name
-
-
-class _Flags(dict[str, str]):
-    def __missing__(self, name: str) -> str:
-        return flag_of(name) or name
+def _named(text: str, name_of: Callable[[str], str] = str) -> str:
+    """A text with the names of tables in place of the braces around them."""
+    return re.sub(r"\{(\w+)\}", lambda name: name_of(name[1]) or name[1], text)
 
 
 def read_texts(texts: str) -> dict[str, tuple[str, str]]:
