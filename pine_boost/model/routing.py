@@ -82,7 +82,7 @@ class StateTrees:
         for start in range(0, len(states), chunk):
             if check is not None:
                 check()
-            reached[start : start + chunk] = self._nodes.leaves(
+            reached[start : start + chunk] = self.nodes.leaves(
                 np.asarray(states[start : start + chunk], dtype=np.int32)
             )
         return reached
@@ -97,7 +97,7 @@ class StateTrees:
         return counts
 
     @cached_property
-    def _nodes(self) -> StateNodes:
+    def nodes(self) -> StateNodes:
         """The same trees in the layout of the kernel."""
         node = np.empty(len(self.feature), dtype=NODE)
         for name in ("feature", "rank", "left", "right", "first_special"):

@@ -6,7 +6,7 @@ What is found is only a proposal; `Constraints` checks it exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ import numpy.typing as npt
 from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
-from pine_boost.model.states import StateSpace
+from pine_boost.model.routing import StateTrees
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.constraints import distinct_rows
@@ -192,109 +191,55 @@ def _real(problem: Problem, margins: IntArray) -> FloatArray:
     return np.ldexp(margins.astype(np.float64), -problem.scale)
 
 
-# Margins and region membership of all points that differ from a batch of points in one feature. Works on integers with
-# leaf bitmasks: the AND of all other features' masks is shared by all states of the changed feature.
-_TABULATED_LEAVES = 8  # of a tree: 256 sets of leaves
-_MOST_TABULATED = 2 * 10**7  # numbers in all tables: 160 MB
-_CELLS = 3_000_000  # rows x states x trees of one feature held at once
+# Margins and region membership of all points that differ from a batch of points in one feature: only the trees that
+# split on the changed feature are walked again.
+_CELLS = 3_000_000  # rows x states x trees of one feature, and rows x states x features, held at once
 
 
-@dataclass(frozen=True, eq=False)
-class MaskedTrees:
-    """Trees prepared for one-feature changes."""
+class ChangedTrees:
+    """Trees, and for each feature those that split on it."""
 
-    trees: StateTrees
-    masks: npt.NDArray[Any]
-    state_offset: IntArray
-    users: tuple[IntArray, ...]  # per feature the trees that split on it
-    bit_leaf: npt.NDArray[np.int32] | None  # leaf of each one-bit word of up to 16 bits
-    n_masks: int  # sets of leaves of one tree, if few enough to be tabulated; else 0
+    def __init__(self, trees: StateTrees, n_states: IntArray) -> None:
+        self.trees, self.n_states = trees, n_states.tolist()
+        inner = np.flatnonzero(trees.leaf_of_node < 0)
+        tree = np.searchsorted(trees.root, inner, side="right") - 1
+        self.users = [np.unique(tree[trees.feature[inner] == feature]) for feature in range(len(n_states))]
+        self.nodes = [replace(trees.nodes, root=trees.root[users]) for users in self.users]
 
-    def without(self, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """AND of the masks of all features but one: (n_features, n_rows, n_trees, n_words).
-
-        Only for features that some tree splits on.
-        """
-        shape = (len(states), *self.masks.shape[1:])
-        used = [j for j, users in enumerate(self.users) if len(users)]
-        own = [self.masks.take(self.state_offset[j] + states[:, j], axis=0) for j in used]
-        others = np.empty((states.shape[1], *shape), dtype=self.masks.dtype)
-        everything = self.n_masks - 1 if self.n_masks else np.iinfo(self.masks.dtype).max
-        running = np.full(shape, everything, dtype=self.masks.dtype)
-        for j, mask in zip(used, own, strict=True):
-            others[j] = running
-            running = running & mask
-        running = np.full(shape, everything, dtype=self.masks.dtype)
-        for j, mask in zip(reversed(used), reversed(own), strict=True):
-            others[j] &= running
-            running = running & mask
-        return others
-
-    def changed_leaves(self, others: npt.NDArray[Any], feature: int) -> npt.NDArray[np.int32]:
-        """Leaves in the trees that use ``feature``, for each of its states: (n, n_states, t)."""
-        users = self.users[feature]
-        start, stop = self.state_offset[feature], self.state_offset[feature + 1]
-        own = self.masks[start:stop, users]
-        words = others[feature][:, None, users] & own[None]
-        return self._leaf_numbers(words) + self.trees.leaf_offset[users].astype(np.int32)
-
-    def _leaf_numbers(self, words: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        if self.bit_leaf is not None:
-            return self.bit_leaf.take(words[..., 0])
-        # exactly one bit is set, so the double is a power of two and its exponent the position
-        number = np.zeros(words.shape[:-1], dtype=np.int32)
-        for word in range(words.shape[-1]):
-            exponent = np.frexp(words[..., word].astype(np.float64))[1]
-            number += np.where(exponent > 0, exponent - 1 + 64 * word, 0).astype(np.int32)
-        return number
-
-    def tables(self, values: IntArray) -> list[IntArray] | None:
-        """Per feature what each tree adds for every set of leaves that the other features leave.
-
-        One line of (n_states, n_columns) per (tree, set); None for large trees, or if the tables
-        would need too much memory.
-        """
-        states = np.diff(self.state_offset[: len(self.users) + 1])
-        n_lines = self.n_masks * np.array([len(users) for users in self.users])
-        if not self.n_masks or n_lines @ states * values.shape[1] > _MOST_TABULATED:
-            return None
-        n_leaves = self.n_masks.bit_length() - 1
-        single = np.zeros((self.trees.n_trees, self.n_masks, values.shape[1]), dtype=np.int64)
-        for leaf in range(n_leaves):
-            own = np.flatnonzero(np.diff(self.trees.leaf_offset) > leaf)
-            single[own, 1 << leaf] = values[self.trees.leaf_offset[own] + leaf]
-        sets = np.arange(self.n_masks)
-        tables = []
-        for feature, users in enumerate(self.users):
-            start, stop = self.state_offset[feature], self.state_offset[feature + 1]
-            left = self.masks[start:stop, users, 0].T[:, None] & sets[:, None]
-            lines = single[users[:, None, None], left]  # (n_users, n_masks, n_states, n_columns)
-            tables.append(lines.reshape(len(users) * self.n_masks, *lines.shape[2:]))
-        return tables
-
-    def tabulated(self, table: IntArray, others: npt.NDArray[Any], feature: int) -> IntArray:
-        """Sums over the trees that use ``feature``, for each of its states: (n, n_states, c)."""
-        users = self.users[feature]
-        line = others[feature, :, :, 0].take(users, axis=1) + self.n_masks * np.arange(len(users))
-        # einsum adds short lines in half the time of sum(axis=1)
-        return np.asarray(np.einsum("rtsc->rsc", table.take(line, axis=0)))
+    def leaves(self, states: npt.NDArray[np.int32], feature: int) -> npt.NDArray[np.int32]:
+        """Leaves of the trees that split on a feature, for each of its states: (n_rows, n_states, n_users)."""
+        n_states, n_features = self.n_states[feature], states.shape[1]
+        found = np.empty((len(states), n_states, len(self.users[feature])), dtype=np.int32)
+        chunk = max(1, _CELLS // (n_states * n_features))
+        for start in range(0, len(states), chunk):
+            changed = np.repeat(states[start : start + chunk], n_states, axis=0)
+            changed[:, feature] = np.resize(np.arange(n_states), len(changed))
+            part = found[start : start + chunk]
+            part[:] = self.nodes[feature].leaves(changed).reshape(part.shape)
+        return found
 
 
-def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = None) -> MaskedTrees:
-    """Prepare trees for `MaskedTrees.changed_leaves`."""
-    masks = masks or leaf_masks(trees, space)
-    most_leaves = int(np.diff(trees.leaf_offset).max())
-    dtype: type[np.unsignedinteger[Any]] = np.uint64
-    bit_leaf = None
-    if most_leaves <= 16:
-        dtype = np.uint8 if most_leaves <= 8 else np.uint16
-        bit_leaf = np.zeros(int(np.iinfo(dtype).max) + 1, dtype=np.int32)
-        bit_leaf[2 ** np.arange(np.iinfo(dtype).bits)] = np.arange(np.iinfo(dtype).bits)
-    inner = np.flatnonzero(trees.leaf_of_node < 0)
-    tree = np.searchsorted(trees.root, inner, side="right") - 1
-    users = tuple(np.unique(tree[trees.feature[inner] == feature]) for feature in range(space.n_features))
-    n_masks = 1 << most_leaves if most_leaves <= _TABULATED_LEAVES else 0
-    return MaskedTrees(trees, masks.mask.astype(dtype), masks.state_offset, users, bit_leaf, n_masks)
+class _Sums:
+    """Sums of values over the leaves of a batch of rows after a change of one feature."""
+
+    def __init__(
+        self,
+        trees: ChangedTrees,
+        values: IntArray,
+        states: npt.NDArray[np.int32],
+        leaves: npt.NDArray[np.int32] | None = None,
+    ) -> None:
+        self.trees, self.values, self.states = trees, values, states
+        # (n_rows, n_trees, n_columns)
+        self.current = values.take(trees.trees.leaves(states) if leaves is None else leaves, axis=0)
+        self.total = self.current.sum(axis=1)
+
+    def changed(self, feature: int) -> IntArray:
+        """The sums with every state of a feature, (n_rows, n_states, n_columns)."""
+        kept = self.total - np.einsum("rtc->rc", self.current.take(self.trees.users[feature], axis=1))
+        leaves = self.trees.leaves(self.states, feature)
+        sums = [column.take(leaves).sum(axis=2) for column in np.ascontiguousarray(self.values.T)]
+        return np.asarray(np.stack(sums, axis=2) + kept[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,72 +252,38 @@ class Moves:
     inside: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class LeafValues:
-    """Columns to be summed over the leaves of trees, prepared for many batches of rows."""
-
-    trees: MaskedTrees
-    stacked: IntArray  # (n_leaves, n_columns)
-    tables: list[IntArray] | None  # of `MaskedTrees.tables`
-
-
-class _Sums:
-    """Sums over the leaves of a batch of rows after a change of one feature."""
-
-    def __init__(
-        self, values: LeafValues, states: npt.NDArray[Any], leaves: npt.NDArray[np.int32] | None = None
-    ) -> None:
-        self.values = values
-        self.others = values.trees.without(states)
-        # (n_rows, n_trees, n_columns)
-        self.current = values.stacked.take(values.trees.trees.leaves(states) if leaves is None else leaves, axis=0)
-        self.total = self.current.sum(axis=1)
-
-    def changed(self, feature: int) -> IntArray:
-        """The sums with every state of a feature, (n_rows, n_states, n_columns)."""
-        trees, tables = self.values.trees, self.values.tables
-        kept = self.total - np.einsum("rtc->rc", self.current.take(trees.users[feature], axis=1))
-        if tables is not None:
-            sums = trees.tabulated(tables[feature], self.others, feature)
-        else:
-            sums = _sum_leaves(self.values.stacked, trees.changed_leaves(self.others, feature))
-        return np.asarray(sums + kept[:, None])
-
-
 class SingleFeatureMoves:
-    """Evaluates one-feature changes for a problem; holds the prepared masks."""
+    """Evaluates one-feature changes for a problem; holds the prepared trees."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.model_trees = mask_trees(problem.trees, problem.space, problem.masks)
-        extra = problem.region.extra_trees
-        self.extra_costs: LeafValues | None = None
-        if extra is not None:
-            trees, cost = mask_trees(extra.trees, problem.space), extra.cost[:, None]
-            self.extra_costs = LeafValues(trees, cost, trees.tables(cost))
+        n_states, extra = problem.space.n_states, problem.region.extra_trees
+        self.model_trees = ChangedTrees(problem.trees, n_states)
+        self.extra_trees = None if extra is None else ChangedTrees(extra.trees, n_states)
         self.varying = [j for j in range(problem.space.n_features) if problem.region.allowed[j].sum() > 1]
         self.batch = max(1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees))
 
-    def values(self, pruned_int: IntArray | None = None) -> LeafValues:
+    def values(self, pruned_int: IntArray | None = None) -> IntArray:
         """What is summed over leaves: margins of the original and of a pruned model, costs of leaves."""
         cost = self.problem.region.leaf_cost
         parts = [self.problem.original_int, pruned_int, None if cost is None else cost[:, None]]
-        stacked = np.concatenate([part for part in parts if part is not None], axis=1)
-        return LeafValues(self.model_trees, stacked, self.model_trees.tables(stacked))
+        return np.concatenate([part for part in parts if part is not None], axis=1)
 
     def of(
-        self, states: npt.NDArray[Any], budget: Budget, values: LeafValues, leaves: npt.NDArray[np.int32] | None = None
+        self, states: npt.NDArray[Any], budget: Budget, values: IntArray, leaves: npt.NDArray[np.int32] | None = None
     ) -> Iterator[Moves]:
         """Yield all single-feature changes of at most ``batch`` rows, feature by feature.
 
         ``leaves`` are those of the rows, if they are known.
         """
         problem, n_outputs = self.problem, self.problem.forest.n_outputs
-        of_model = _Sums(values, states, leaves)
-        of_extra = None if self.extra_costs is None else _Sums(self.extra_costs, states)
+        of_model, extra = _Sums(self.model_trees, values, states, leaves), problem.region.extra_trees
+        of_extra = None
+        if extra is not None and self.extra_trees is not None:
+            of_extra = _Sums(self.extra_trees, extra.cost[:, None], states)
         score_parts = _ScoreParts(problem.region, states)
         has_cost = problem.region.leaf_cost is not None
-        has_pruned = values.stacked.shape[1] - has_cost > n_outputs
+        has_pruned = values.shape[1] - has_cost > n_outputs
         for feature in self.varying:
             budget.check()
             sums = of_model.changed(feature)
@@ -385,13 +296,6 @@ class SingleFeatureMoves:
                 pruned=sums[:, :, n_outputs : 2 * n_outputs] if has_pruned else None,
                 inside=score_parts.inside(feature, cost),
             )
-
-
-def _sum_leaves(values: IntArray, leaves: npt.NDArray[np.int32]) -> IntArray:
-    total = np.zeros((*leaves.shape[:2], values.shape[1]), dtype=np.int64)
-    for column in range(values.shape[1]):
-        total[:, :, column] = values[:, column].take(leaves).sum(axis=2)
-    return total
 
 
 class _ScoreParts:

@@ -283,20 +283,21 @@ def test_rows_of_many_questions_come_in_portions(monkeypatch):
     assert small.search().n_kept == result.n_kept
 
 
-def test_many_trees_and_states_are_summed_without_tables(monkeypatch):
-    """800 trees over 2000 states of four features once took 2 GB of tables."""
+@pytest.mark.parametrize("n_cells", [local_search._CELLS, 1])
+def test_changes_of_one_feature_have_the_margins_of_the_changed_rows(n_cells, monkeypatch):
+    """All at once or row by row: 800 trees over 2000 states of four features once took 2 GB of tables."""
     problem = random_case(4).problem
-    states = np.zeros((1, problem.space.n_features), dtype=np.int32)
-    sums = []
-    for most in (local_search._MOST_TABULATED, 1):
-        monkeypatch.setattr(local_search, "_MOST_TABULATED", most)
-        around = local_search.SingleFeatureMoves(problem)
-        values = around.values()
-        assert (values.tables is None) == (most == 1)
-        sums.append([near.original for near in around.of(states, Budget.of(), values)])
-    assert len(sums[0]) > 0
-    for one, other in zip(*sums, strict=True):
-        assert np.array_equal(one, other)
+    states = np.stack([problem.space.n_states - 1, np.zeros(problem.space.n_features)]).astype(np.int32)
+    monkeypatch.setattr(local_search, "_CELLS", n_cells)
+    around = local_search.SingleFeatureMoves(problem)
+    moves = list(around.of(states, Budget.of(), around.values()))
+    assert len(moves) > 0
+    for near in moves:
+        for state in range(problem.space.n_states[near.feature]):
+            changed = states.copy()
+            changed[:, near.feature] = state
+            expected = problem.original_margins_int(problem.trees.leaves(changed))
+            assert np.array_equal(near.original[:, state], expected)
 
 
 NOTHING = SearchResult(None, (), 9)
