@@ -24,7 +24,6 @@ from pine_boost.search.lp_columns import Columns
 _MOST_AT_ONCE = 20_000  # fit rows that become constraints at once; others join when a model misclassifies them
 MOST_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once
 _MOST_PER_ROUND = 500
-_CHUNK = 2000  # rows
 _KEY_BITS = 62  # of an integer that identifies a row
 
 
@@ -46,9 +45,7 @@ def distinct_fit_rows(
     distinct = states[first].astype(np.int32)
     leaves = problem.trees.leaves(distinct, check)
     value = problem.forest.leaf_vectors()[problem.leaf_node]
-    chunks = range(0, len(leaves), _CHUNK)  # tree by tree over few rows at a time: they stay in the cache
-    sums = [leaf_sums(value, leaves[start : start + _CHUNK], problem.trees.leaf_offset) for start in chunks]
-    margins = problem.forest.intercept + np.concatenate([np.zeros((0, value.shape[1])), *sums])
+    margins = problem.forest.intercept + leaf_sums(value, leaves, problem.trees.leaf_offset)
     return DistinctFitRows(distinct, leaves, counts, margins)
 
 

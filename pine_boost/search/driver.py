@@ -73,7 +73,7 @@ def search_leaves(
     if task.options.unit == "leaf":
         found, go_on = in_leaves(task.problem, found), search_collapsed
     start = found if larger is None or found.n_kept <= larger.n_kept else found.with_model_of(larger)
-    if found.is_last or start.n_kept <= 1:
+    if found.ended & {StopReason.INTERRUPTED, StopReason.MEMORY} or start.n_kept <= 1:
         return start
     if budget.is_over:
         return start.with_ends(StopReason.TIME)

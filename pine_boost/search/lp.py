@@ -369,7 +369,6 @@ class WeightProgram:
         self._lowest = -1.0 if signed else 0.0
         # one leaf of every tree counts at a point, so that margins grow with the trees
         self._reach = float(len(np.unique(column_unit))) if signed else 1.0
-        self._is_by_unit = np.array_equal(column_unit, np.arange(column_unit.max(initial=-1) + 1))
         self.rows: FloatArray = np.zeros((0, self.n_columns))
         self.free_rows: FloatArray = np.zeros((0, n_free))
         self.strict: BoolArray = np.zeros(0, dtype=bool)
@@ -510,10 +509,8 @@ class WeightProgram:
         if self.signed:  # a column that the rows do not cancel helps with one sign or the other
             gain = np.abs(gain)
         largest = max(float(np.abs(gain).max(initial=0.0)), 1.0)
-        of_units = gain
-        if not self._is_by_unit:
-            of_units = np.full(len(support), -np.inf)
-            np.maximum.at(of_units, self.column_unit, gain)
+        of_units = np.full(len(support), -np.inf)
+        np.maximum.at(of_units, self.column_unit, gain)
         needed = np.flatnonzero((of_units > PROGRAM_NOISE * largest) & ~support)
         return Exclusion(needed, of_units[needed], active[weight > 0])
 

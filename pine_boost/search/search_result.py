@@ -126,11 +126,6 @@ class SearchResult:
         """Whether Ctrl-C ended a part of it."""
         return StopReason.INTERRUPTED in self.ended
 
-    @property
-    def is_last(self) -> bool:
-        """Whether no search should go on from here: Ctrl-C, or no memory."""
-        return bool(self.ended & {StopReason.INTERRUPTED, StopReason.MEMORY})
-
     def with_ends(self, *reasons: StopReason) -> SearchResult:
         """The same, with more reasons why a part ended."""
         return replace(self, ended=self.ended | set(reasons))
