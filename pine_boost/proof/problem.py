@@ -133,51 +133,6 @@ class Proof:
     covered: float | None = None
 
 
-@dataclass(frozen=True)
-class Band:
-    """Where the original's class is certain, as exact fractions in units of ``2**-scale``.
-
-    With S the exact sum of the leaves, the native margin differs from S by at most `exact.summation_band`, and
-    the integer margin from ``2**scale * S`` by at most half a unit per tree and for the intercept. Beyond both
-    errors and the guard of the decision, the original's class is certain. A region with indifference starts at
-    ``delta`` instead: every input whose native or exact margin may reach delta has to be covered, so both
-    errors are subtracted there.
-    """
-
-    unit: Fraction
-    native: Fraction
-    rounding: Fraction
-    inside: Fraction
-    is_exact: bool
-    has_delta: bool
-
-    @classmethod
-    def of(cls, forest: Forest, scale: int, is_whole: bool, is_exact: bool, delta: float) -> Band:
-        """The band of a model; ``is_whole``: its scaled leaves are integers; ``is_exact``: its sums are exact."""
-        n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
-        unit = Fraction(2) ** scale
-        rounding = Fraction(0) if is_whole else n_sums * Fraction(forest.n_trees + 1, 2)
-        summation = n_sums * Fraction(exact.summation_band(forest))
-        native = Fraction(0) if is_exact else summation + Fraction(forest.decision.guard)
-        inside = (Fraction(delta) - summation) * unit - rounding - 1
-        return cls(unit, native * unit, rounding, inside, is_exact, delta > 0)
-
-    def least(self, decision: Decision, question: Question) -> int:
-        """The smallest integer side from which the original's class is certain."""
-        cut = question.cut_side(decision) * self.unit
-        if self.is_exact and not self.has_delta:
-            # decided iff cut < side, or cut <= side for the side that wins ties
-            return math.ceil(cut) if question.wins_tie(decision) else math.floor(cut) + 1
-        return math.floor(cut + max(self.native + self.rounding, self.inside)) + 1
-
-    def parts(self) -> tuple[float, float]:
-        """The parts of the undecided band due to the library's rounding and to the scaling, as margins."""
-        if self.is_exact or self.inside >= self.native + self.rounding:
-            return 0.0, 0.0
-        native = math.nextafter(float(self.native / self.unit), math.inf)
-        return native, float((2 * self.rounding + 1) / self.unit) if self.rounding else 0.0
-
-
 _AT_ONCE = 10**6  # leaves whose values are held at once
 
 
@@ -389,23 +344,41 @@ def restated(problem: Problem, region: RegionTables, delta: float) -> Problem:
 
 
 def _stated(forest: Forest, region: RegionTables, delta: float) -> dict[str, Any]:
-    """The fields of a Problem that depend on the region."""
+    """The fields of a Problem that depend on the region: where the original's class is certain, in exact fractions.
+
+    With S the exact sum of the leaves, the native margin differs from S by at most `exact.summation_band`, and
+    the integer margin from ``2**scale * S`` by at most half a unit per tree and for the intercept. Beyond both
+    errors and the guard of the decision, the original's class is certain. A region with indifference starts at
+    ``delta`` instead: every input whose native or exact margin may reach delta has to be covered, so both
+    errors are subtracted there.
+    """
+    decision = forest.decision
     scale, is_whole = exact.original_scale(forest)
-    guard = forest.decision.guard
-    unguarded = guard < 2.0**-scale and not forest.decision.thresholds
-    is_exact = is_whole and unguarded and exact.is_exact(forest)
+    unit, n_sums = Fraction(2) ** scale, 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
+    is_exact = is_whole and decision.guard < 2.0**-scale and not decision.thresholds and exact.is_exact(forest)
+    # in units of 2**-scale
+    rounding = Fraction(0) if is_whole else n_sums * Fraction(forest.n_trees + 1, 2)
+    summation = n_sums * Fraction(exact.summation_band(forest))
+    native = Fraction(0) if is_exact else (summation + Fraction(decision.guard)) * unit
+    inside = (Fraction(delta) - summation) * unit - rounding - 1
+
+    def least_side(question: Question) -> int:
+        """The smallest integer side from which the original's class is certain."""
+        cut = question.cut_side(decision) * unit
+        if is_exact and not delta > 0:
+            # decided iff cut < side, or cut <= side for the side that wins ties
+            return math.ceil(cut) if question.wins_tie(decision) else math.floor(cut) + 1
+        return math.floor(cut + max(native + rounding, inside)) + 1
+
     questions = questions_of(forest)
-    band = Band.of(forest, scale, is_whole, is_exact, delta)
-    least = [band.least(forest.decision, question) for question in questions]
-    strict = [not is_exact or not q.wins_tie(forest.decision) for q in questions]
-    native, solver = band.parts()
+    has_band = not is_exact and inside < native + rounding
     return {
         "region": region,
         "questions": questions,
-        "least": np.array(least, dtype=np.int64),
-        "native_band": native,
-        "solver_band": solver,
-        "strict": np.array(strict),
+        "least": np.array([least_side(question) for question in questions], dtype=np.int64),
+        "native_band": math.nextafter(float(native / unit), math.inf) if has_band else 0.0,
+        "solver_band": float((2 * rounding + 1) / unit) if has_band and rounding else 0.0,
+        "strict": np.array([not is_exact or not question.wins_tie(decision) for question in questions]),
         "delta": delta,
     }
 
