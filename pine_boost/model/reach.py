@@ -13,7 +13,7 @@ from pine_boost.model.forest import BoolArray, Forest, IntArray
 from pine_boost.model.routing import route, to_bits, walk_states
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.model.trimming import narrow_from_above, node_levels
+from pine_boost.model.trimming import node_levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,14 @@ def _doubtful_trees(forest: Forest) -> IntArray:
     parent = np.full(forest.n_nodes, -1)
     parent[forest.left[inner]] = parent[forest.right[inner]] = inner
     low, high = np.full(forest.n_nodes, -np.inf), np.full(forest.n_nodes, np.inf)
-    narrow_from_above(parent, forest.left, forest.feature, forest.threshold, inner, low, high)
+    node = below = inner
+    while len(node):
+        above = parent[below]
+        node, below, above = node[above >= 0], below[above >= 0], above[above >= 0]
+        same, went_left = forest.feature[node] == forest.feature[above], forest.left[above] == below
+        for ours, end, nearer in ((same & went_left, high, np.minimum), (same & ~went_left, low, np.maximum)):
+            end[node[ours]] = nearer(end[node[ours]], forest.threshold[above[ours]])
+        below = above
     repeats = (forest.kind == SplitKind.CATEGORICAL) & (np.isfinite(low) | np.isfinite(high))
     repeats |= (forest.kind == SplitKind.NUMERIC) & ~((low < forest.threshold) & (forest.threshold < high))
     return np.unique(forest.node_tree[repeats])

@@ -15,7 +15,7 @@ from pine_boost.kernels.leaf_tables import NODE, StateNodes
 from pine_boost.model.forest import BoolArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
-from pine_boost.model.trimming import Subtrees, find_subtrees, narrow_from_above
+from pine_boost.model.trimming import find_subtrees
 
 _CHUNK_CELLS = 4_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30
@@ -287,77 +287,27 @@ def _require_size(n_trees: int, n_states: int, n_words: int) -> None:
 def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
     """Build the masks; raise if they would not fit into a gigabyte.
 
-    Along the intervals of a feature a leaf's bit is set from the first to the last interval that
-    its path allows, so a split moves two ends of such runs from their current position to its own
-    threshold. All moves are made at once, and an XOR along the intervals turns ends into masks.
-    Special states are looked up split by split.
+    A split takes the leaves on its right from every state that goes left, and those on its left from every other state.
     """
     n_states = space.n_states
     state_offset = np.concatenate([[0], np.cumsum(n_states)])
     n_words = -(-int(np.diff(trees.leaf_offset).max()) // 64)
     _require_size(trees.n_trees, int(state_offset[-1]), n_words)
-    n_intervals = np.array([axis.n_intervals for axis in space.axes])
+
+    def words(first: int, last: int) -> npt.NDArray[np.uint64]:
+        bits = (1 << last) - (1 << first)
+        return np.frombuffer(bits.to_bytes(8 * n_words, "little"), dtype="<u8").astype(np.uint64)
+
+    mask = np.empty((int(state_offset[-1]), trees.n_trees, n_words), dtype=np.uint64)
+    mask[:] = np.stack([words(0, n_leaves) for n_leaves in np.diff(trees.leaf_offset).tolist()])
     subtrees = find_subtrees(trees.root, trees.leaf_of_node >= 0, trees.left, trees.right)
-    every = _tree_words(trees, n_words)
-    mask = np.zeros((int(state_offset[-1]), trees.n_trees, n_words), dtype=np.uint64)
-    for start, stop, n_axis in zip(state_offset[:-1], state_offset[1:], n_intervals, strict=True):
-        mask[start] = mask[start + n_axis : stop] = every
-    flat = mask.reshape(-1)
-    split, word, bits_left, bits_right = _split_words(trees, subtrees)
-    feature, tree = trees.feature[split], np.searchsorted(trees.root, split, side="right") - 1
-    column = tree * n_words + word
-
-    # the first interval of its feature, and one past the last, that the splits above a split leave
-    low, high = np.zeros(len(trees.feature), dtype=np.int64), n_intervals[trees.feature].astype(np.int64)
-    narrow_from_above(subtrees.parent, trees.left, trees.feature, trees.rank + 1, subtrees.inner, low, high)
-    high = np.maximum(low, high)  # nothing is left where two splits above contradict each other
-    middle = np.clip(trees.rank + 1, low, high)[split]
-    n_own = n_intervals[feature]
-    moves = ((low[split], bits_right), (high[split], bits_left), (middle, bits_left | bits_right))
-    for end, bits in moves:
-        inside = end < n_own
-        place = (state_offset[feature[inside]] + end[inside]) * (trees.n_trees * n_words) + column[inside]
-        np.bitwise_xor.at(flat, place, bits[inside])
-    for start, n_axis in zip(state_offset[:-1], n_intervals, strict=True):
-        np.bitwise_xor.accumulate(mask[start : start + n_axis], axis=0, out=mask[start : start + n_axis])
-
-    n_special = (n_states - n_intervals)[feature]
-    for number in range(int(n_special.max(initial=0))):
-        has = np.flatnonzero(n_special > number)
-        left = trees.special_left[trees.special_offset[split[has]] + number]
-        state = state_offset[feature[has]] + n_own[has] + number
-        place = state * (trees.n_trees * n_words) + column[has]
-        np.bitwise_and.at(flat, place, ~np.where(left, bits_right[has], bits_left[has]))
-    return LeafMasks(mask, state_offset)
-
-
-def _split_words(
-    trees: StateTrees, subtrees: Subtrees
-) -> tuple[IntArray, IntArray, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """List every split once for each word its leaves lie in: split, word, bits of its left and right side."""
     split = subtrees.inner
-    start = trees.leaf_offset[np.searchsorted(trees.root, split, side="right") - 1]
-    first, last = subtrees.first[split] - start, subtrees.last[split] - start
-    middle = subtrees.last[trees.left[split]] - start
-    first_word, n_own = first // 64, (last - 1) // 64 - first // 64 + 1
-    each = np.repeat(np.arange(len(split)), n_own)
-    word = first_word[each] + np.arange(len(each)) - np.repeat(np.cumsum(n_own) - n_own, n_own)
-    return (
-        split[each],
-        word,
-        _word_bits(first[each] - 64 * word, middle[each] - 64 * word),
-        _word_bits(middle[each] - 64 * word, last[each] - 64 * word),
-    )
-
-
-def _tree_words(trees: StateTrees, n_words: int) -> npt.NDArray[np.uint64]:
-    """Return the words of every tree with all its leaves set, (n_trees, n_words)."""
-    stop = np.diff(trees.leaf_offset)[:, None] - 64 * np.arange(n_words)
-    return _word_bits(np.zeros_like(stop), stop)
-
-
-def _word_bits(start: IntArray, stop: IntArray) -> npt.NDArray[np.uint64]:
-    """Return words with the bits ``start:stop`` set, as far as they lie in 0:64."""
-    every = np.uint64(2**64 - 1)
-    below = [np.where(end >= 64, every, ~(every << np.clip(end, 0, 63).astype(np.uint64))) for end in (start, stop)]
-    return np.asarray(below[1] & ~below[0])
+    tree = np.searchsorted(trees.root, split, side="right") - 1
+    ends = np.stack([subtrees.first[split], subtrees.last[trees.left[split]], subtrees.last[split]], axis=1)
+    ends -= trees.leaf_offset[tree][:, None]
+    for node, own, (first, middle, last) in zip(split.tolist(), tree.tolist(), ends.tolist(), strict=True):
+        feature = trees.feature[node]
+        is_left = trees.goes_left(node, int(n_states[feature]))[:, None]
+        states = slice(state_offset[feature], state_offset[feature + 1])
+        mask[states, own] &= np.where(is_left, ~words(middle, last), ~words(first, middle))
+    return LeafMasks(mask, state_offset)

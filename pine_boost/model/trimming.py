@@ -309,29 +309,6 @@ def forest_subtrees(forest: Forest) -> Subtrees:
     return find_subtrees(forest.tree_offset[:-1], forest.kind == SplitKind.LEAF, forest.left, forest.right)
 
 
-def narrow_from_above(
-    parent: IntArray,
-    left: npt.NDArray[Any],
-    feature: npt.NDArray[Any],
-    bound: npt.NDArray[Any],
-    splits: IntArray,
-    low: npt.NDArray[Any],
-    high: npt.NDArray[Any],
-) -> None:
-    """Raise ``low`` and lower ``high`` of some splits, in place, to the bounds of the splits of their feature above.
-
-    The bound of a split above is an upper one on its left side and a lower one on its right side.
-    """
-    node = below = splits
-    while len(node):
-        above = parent[below]
-        node, below, above = node[above >= 0], below[above >= 0], above[above >= 0]
-        same, went_left = feature[node] == feature[above], left[above] == below
-        for ours, end, nearer in ((same & went_left, high, np.minimum), (same & ~went_left, low, np.maximum)):
-            end[node[ours]] = nearer(end[node[ours]], bound[above[ours]])
-        below = above
-
-
 def node_levels(
     root: npt.NDArray[Any], is_leaf: BoolArray, left: npt.NDArray[Any], right: npt.NDArray[Any]
 ) -> list[IntArray]:
