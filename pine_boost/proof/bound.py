@@ -263,7 +263,7 @@ def minimal_cuts(cuts: Sequence[Units]) -> list[Units]:
     """Cuts that contain no other cut."""
     kept: list[Units] = []
     for cut in sorted(cuts, key=lambda c: (len(c), sorted(c))):
-        if not any(other <= cut for other in kept):
+        if not any(map(cut.issuperset, kept)):
             kept.append(cut)
     return kept
 

@@ -133,9 +133,6 @@ class Proof:
     covered: float | None = None
 
 
-_AT_ONCE = 10**6  # leaves whose values are held at once
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """The original model and the region, on integers.
@@ -286,23 +283,16 @@ def leaf_sums(
 ) -> npt.NDArray[Any]:
     """The sum of leaf values over trees, (n_rows, n_outputs).
 
-    Integers of few rows are summed at once, everything else tree by tree: that bounds the memory and adds floats
-    in the order of the trees. With ``leaf_offset``, trees whose values for an output are all zero (all but one of
-    a multiclass round) are skipped.
+    Tree by tree: that bounds the memory and adds floats in the order of the trees. With ``leaf_offset``, trees whose
+    values for an output are all zero (all but one of a multiclass round) are skipped.
     """
     total = np.zeros((len(leaves), values.shape[1]), dtype=values.dtype)
     is_used = np.ones((leaves.shape[1], values.shape[1]), dtype=bool)
     if leaf_offset is not None:
         is_used = np.logical_or.reduceat(values != 0, leaf_offset[:-1], axis=0)
-    at_once = leaves.size <= _AT_ONCE and np.issubdtype(values.dtype, np.integer)
     for output in range(values.shape[1]):
         column = np.ascontiguousarray(values[:, output])
-        trees = np.flatnonzero(is_used[:, output])
-        if at_once:
-            own = leaves if len(trees) == leaves.shape[1] else leaves[:, trees]
-            total[:, output] = column.take(own).sum(axis=1)
-            continue
-        for tree in trees:
+        for tree in np.flatnonzero(is_used[:, output]):
             total[:, output] += column.take(leaves[:, tree])
     return total
 

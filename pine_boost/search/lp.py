@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -96,10 +96,6 @@ class _Row:
     low: float
     high: float
 
-    @property
-    def is_unbounded(self) -> bool:
-        return self.low == -math.inf and self.high == math.inf
-
 
 @dataclass(eq=False)
 class LinearProgram:
@@ -179,12 +175,7 @@ class LinearProgram:
         self._match_pool()
         indices = indices[~self._is_active[indices]]
         if self._glop is not None:
-            lines, at_least = self.pool.lines(indices)
-            for line, low in zip(lines.tolist(), at_least.tolist(), strict=True):
-                set_entry = self._glop.Constraint(low, math.inf).SetCoefficient
-                for variable, entry in zip(self._variables, line, strict=False):
-                    if entry:
-                        set_entry(variable, entry)
+            self._constrain_active(indices)
         self.active += indices.tolist()
         self._is_active[indices] = True
         if self.solver is Solver.HIGHS:  # it builds the program from its rows each time, in their order
@@ -258,27 +249,27 @@ class LinearProgram:
         return Solution(x, float(self.cost @ x), dual), False
 
     def _build(self) -> None:
-        """Load the whole program as one message: a call per entry would take longer."""
-        model = linear_solver_pb2.MPModelProto(maximize=self.maximize)
-        for low, high, cost in zip(self.lower.tolist(), self.upper.tolist(), self.cost.tolist(), strict=True):
-            model.variable.add(lower_bound=low, upper_bound=high, objective_coefficient=cost)
-        for row in self._fixed:
-            high = 0.0 if row.is_unbounded else row.high  # rows without a bound would be left out
-            model.constraint.add(lower_bound=row.low, upper_bound=high, var_index=row.columns, coefficient=row.entries)
-        lines, at_least = self.pool.lines(np.array(self.active, dtype=np.int64))
-        for line, low in zip(lines.tolist(), at_least.tolist(), strict=True):
-            own = [index for index, entry in enumerate(line) if entry]
-            model.constraint.add(
-                lower_bound=low, upper_bound=math.inf, var_index=own, coefficient=[line[index] for index in own]
-            )
         self._glop = pywraplp.Solver.CreateSolver("GLOP")
         most = self.most_iterations or _GLOP_ITERATIONS + 10 * self.size
         self._glop.SetSolverSpecificParametersAsString(f"{self.solver.value} max_number_of_iterations: {most}")
-        self._glop.LoadModelFromProto(model)
-        self._variables, self._constraints = self._glop.variables(), self._glop.constraints()
-        for row, constraint in zip(self._fixed, self._constraints, strict=False):
-            if row.is_unbounded:
-                constraint.SetUb(math.inf)
+        bounds = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
+        self._variables = [self._glop.NumVar(low, high, "") for low, high in bounds]
+        self.set_cost(self.cost)
+        self._glop.Objective().SetOptimizationDirection(self.maximize)
+        self._constraints = [self._constrain(row.low, row.high, row.columns, row.entries) for row in self._fixed]
+        self._constrain_active(np.array(self.active, dtype=np.int64))
+
+    def _constrain(self, low: float, high: float, columns: Iterable[int], entries: Iterable[float]) -> Any:
+        constraint = self._glop.Constraint(low, high)
+        for column, entry in zip(columns, entries, strict=False):
+            if entry:
+                constraint.SetCoefficient(self._variables[column], entry)
+        return constraint
+
+    def _constrain_active(self, indices: IntArray) -> None:
+        lines, at_least = self.pool.lines(indices)
+        for line, low in zip(lines.tolist(), at_least.tolist(), strict=True):
+            self._constrain(low, math.inf, range(len(line)), line)
 
     def _run_highs(self, budget: Budget) -> tuple[Solution | None, bool]:
         lines, low = self.pool.lines(np.array(self.active, dtype=np.int64))
