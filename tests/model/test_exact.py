@@ -10,10 +10,10 @@ from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
 
 from pine_boost.model import exact
-from pine_boost.model.forest import Decision, Forest
+from pine_boost.model.forest import Decision
 from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.reference import native_margins
-from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import forest_subtrees
 from pine_boost.proof.problem import required_int
 from tests.support.bruteforce import exact_margins
@@ -27,34 +27,12 @@ magnitudes = st.floats(-1e6, 1e6, allow_nan=False, width=32)
 
 def _constants(leaves, intercept=0.0, arithmetic=np.float32):
     """A forest of single-leaf trees: its margin is one fixed sum."""
-    n_trees = len(leaves)
-    return Forest(
-        tree_offset=np.arange(n_trees + 1),
-        feature=np.full(n_trees, -1, dtype=np.int32),
-        threshold=np.zeros(n_trees),
-        left=np.full(n_trees, -1, dtype=np.int64),
-        right=np.full(n_trees, -1, dtype=np.int64),
-        default_left=np.zeros(n_trees, dtype=bool),
-        kind=np.full(n_trees, SplitKind.LEAF, dtype=np.uint8),
-        missing=np.zeros(n_trees, dtype=np.uint8),
-        set_left=np.zeros(n_trees, dtype=bool),
-        category_offset=np.zeros(n_trees + 1, dtype=np.int64),
-        category=np.zeros(0, dtype=np.int32),
+    return replace(
+        random_forest(np.random.default_rng(0), len(leaves), depth=0, n_features=1),
         value=np.asarray(leaves, dtype=arithmetic).astype(np.float64)[:, None],
-        tree_output=np.zeros(n_trees, dtype=np.int32),
-        tree_round=np.arange(n_trees, dtype=np.int32),
-        tree_bias=np.zeros(n_trees),
         intercept=np.array([float(arithmetic(intercept))]),
-        free_intercept=True,
         arithmetic=arithmetic,
-        comparison=Comparison.FLOAT32_LESS,
-        category_rule=CategoryRule.EXACT,
         decision=Decision((0.0,)),
-        n_outputs=1,
-        classes=(0, 1),
-        n_features=1,
-        library="xgboost",
-        objective="binary",
     )
 
 
