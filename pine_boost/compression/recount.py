@@ -141,7 +141,7 @@ def verify_compression(
     if loss is None:
         del expected["loss_before"], expected["loss_after"]
     else:
-        counted |= loss.count(*losses, record.max_loss)
+        counted |= loss.count(losses[0], losses[1], record.max_loss)
     found = tuple(
         f"The record is wrong: {objection}."
         for objection in (
