@@ -391,8 +391,8 @@ def plain(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, (tuple, list)):
         return [plain(entry) for entry in value]
-    if isinstance(value, float):
-        return None if value != value else write_float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if value != value else ("inf" if value > 0 else "-inf")
     return value
 
 
@@ -400,11 +400,6 @@ def write_scalars(record: Any) -> dict[str, Any]:
     """The fields of a dataclass that are no arrays."""
     found = {entry.name: getattr(record, entry.name) for entry in fields(record)}
     return {name: plain(value) for name, value in found.items() if not isinstance(value, np.ndarray)}
-
-
-def write_float(value: float) -> float | str:
-    """A float, infinities as text."""
-    return float(value) if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
 def write_flags(array: npt.NDArray[np.bool_]) -> str:

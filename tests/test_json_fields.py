@@ -77,8 +77,8 @@ def test_values_that_fit_are_taken():
     assert (read["a"], read["b"], read["c"], read["d"]) == (None, (1, -2), {"x": 1.0}, (3, None))
     assert read["e"].tolist() == [1.0, -np.inf]
     assert read["g"].tolist() == [False, True, True]
-    assert f.write_flags(read["g"]) == "011"
-    assert [f.write_float(value) for value in read["e"]] == [1.0, "-inf"]
+    assert f.plain(read["g"]) == "011"
+    assert f.plain(read["e"]) == [1.0, "-inf"]
     assert f.array(np.uint8, 1, typed=True)(np.array([3], dtype=np.uint8), "x").dtype == np.uint8
     assert f.array(np.float32, typed=False)([1.5, float("nan")], "x").dtype == np.float32
 
