@@ -179,16 +179,14 @@ def scorer_fields(flat: FlatForest, native: NativeSum | None, plan: ExitPlan | N
 
 def quick_nodes(flat: FlatForest) -> tuple[npt.NDArray[Any], Int32Array]:
     """Nodes as the kernel reads them fastest, and whether each tree has them."""
-    rank = (flat.node & np.uint64(0xFFFF)).astype(np.uint16)
-    step = flat.node >> np.uint64(40)
+    rank, step = flat.rank, flat.step
     n_leaves = np.diff(flat.leaf_offset)
     is_quick = (flat.tree_set < 0) & (np.maximum.reduceat(step, flat.root) < 2**16) & (n_leaves <= 2**16)
     is_leaf = flat.leaf_of_node >= 0
     # each tree's leaves are together
-    rank[is_leaf] = (flat.leaf_of_node[is_leaf] - np.repeat(flat.leaf_offset[:-1], n_leaves)).astype(np.uint16)
+    rank[is_leaf] = flat.leaf_of_node[is_leaf] - np.repeat(flat.leaf_offset[:-1], n_leaves)
     quick = np.empty(len(rank), dtype=[("rank", np.uint16), ("step", np.uint16), ("column", np.uint32)])
-    quick["rank"], quick["step"] = rank, step.astype(np.uint16)
-    quick["column"] = flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)
+    quick["rank"], quick["step"], quick["column"] = rank, step, flat.column
     return quick, is_quick.astype(np.int32)
 
 
@@ -214,13 +212,11 @@ def row_walks(flat: FlatForest, order: Int32Array, quick: npt.NDArray[Any], quic
 
 def fresh_sources(flat: FlatForest, order: Int32Array) -> tuple[Int32Array, Int32Array]:
     """Which sources the trees of an order need first: offsets per place, and the sources."""
-    column = (flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int64)
     place = np.empty(flat.n_trees, dtype=np.int64)
     place[order] = np.arange(flat.n_trees)
     is_inner = flat.leaf_of_node < 0
-    place_of_node = np.repeat(place, np.diff(np.append(flat.root, len(column))))
     first = np.full(flat.n_sources, flat.n_trees, dtype=np.int64)
-    np.minimum.at(first, flat.column_source[column[is_inner]], place_of_node[is_inner])
+    np.minimum.at(first, flat.column_source[flat.column[is_inner]], place[flat.node_tree[is_inner]])
     by_place = np.argsort(first, kind="stable")
     offset = np.searchsorted(first[by_place], np.arange(flat.n_trees + 1))
     return offset.astype(np.int32), by_place.astype(np.int32)

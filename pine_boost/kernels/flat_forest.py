@@ -152,9 +152,24 @@ class FlatForest:
         return np.append(np.int32(-1), np.repeat(sources, np.diff(self.source_column)))
 
     @property
-    def leaf_tree(self) -> Int32Array:
-        """The tree of each leaf."""
-        return np.repeat(np.arange(self.n_trees, dtype=np.int32), np.diff(self.leaf_offset))
+    def node_tree(self) -> Int32Array:
+        """The tree of each node."""
+        return np.repeat(np.arange(self.n_trees, dtype=np.int32), np.diff(np.append(self.root, len(self.node))))
+
+    @property
+    def rank(self) -> Int32Array:
+        """The rank of each node, or the number of its category set in the tree."""
+        return (self.node & np.uint64(LARGEST_RANK)).astype(np.int32)
+
+    @property
+    def column(self) -> Int32Array:
+        """The column that each node reads."""
+        return (self.node >> np.uint64(COLUMN_SHIFT) & np.uint64(LARGEST_COLUMN)).astype(np.int32)
+
+    @property
+    def step(self) -> Int32Array:
+        """The distance of each node to its left child; 0 at leaves."""
+        return (self.node >> np.uint64(CHILD_SHIFT)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.kernels.flat_forest import (
+    CATEGORY_BIT,
     REFUSED,
     CodeRule,
     ExitPlan,
@@ -36,13 +37,9 @@ class NumpyTrees:
         self, flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None, sums: TableSums | None = None
     ) -> None:
         self._flat, self._native, self._plan, self._table_sums = flat, native, plan, sums
-        node = flat.node
-        self._rank = (node & np.uint64(0xFFFF)).astype(np.int32)
-        self._column = (node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int64)
-        self._is_category = (node >> np.uint64(39) & np.uint64(1)).astype(bool)
-        self._step = (node >> np.uint64(40)).astype(np.int64)
-        tree = np.repeat(np.arange(flat.n_trees), np.diff(np.append(flat.root, len(node))))
-        self._set = np.where(self._is_category, flat.tree_set[tree] + self._rank, 0)
+        self._rank, self._column, self._step = flat.rank, flat.column, flat.step
+        self._is_category = (flat.node >> np.uint64(CATEGORY_BIT) & np.uint64(1)).astype(bool)
+        self._set = np.where(self._is_category, flat.tree_set[flat.node_tree] + self._rank, 0)
 
     def leaves(self, X: npt.NDArray[Any]) -> Int32Array:
         """Leaf number of every row in every tree, (n_rows, n_trees)."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import MalformedModelError
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Link, NativeSum, TableSums
+from pine_boost.kernels.flat_forest import CATEGORY_BIT, ExitPlan, FlatForest, Link, NativeSum, TableSums
 
 _SIGNED, _LONG, _REAL, _WORD = (np.dtype(kind) for kind in (np.int32, np.int64, np.float64, np.uint64))
 
@@ -124,9 +124,9 @@ def _check_trees(flat: FlatForest) -> None:
     _within(flat.tree_output, "tree_output", -1, flat.n_outputs)
     _array(flat.leaf_of_node, "leaf_of_node", _SIGNED, n_nodes)
     # narrow types: most of the time here goes into fresh memory
-    tree = np.repeat(np.arange(n_trees, dtype=np.int32), np.diff(np.append(flat.root, n_nodes)))
-    inner, leaf = np.flatnonzero(flat.node >> np.uint64(40)), np.flatnonzero(flat.node < np.uint64(1 << 40))
-    left = inner + (flat.node[inner] >> np.uint64(40)).astype(np.int64)
+    tree, step = flat.node_tree, flat.step
+    inner, leaf = np.flatnonzero(step), np.flatnonzero(step == 0)
+    left = inner + step[inner]
     _require(np.all(left + 1 < np.append(flat.root[1:], n_nodes)[tree[inner]]), "a child lies outside its tree")
     # children come after their parents, each node but the roots once: trees, without a cycle
     is_met = np.zeros(n_nodes, dtype=bool)
@@ -158,18 +158,17 @@ def _check_depth(flat: FlatForest, tree: npt.NDArray[Any], inner: npt.NDArray[An
 
 
 def _check_splits(flat: FlatForest, inner: npt.NDArray[Any], tree: npt.NDArray[Any]) -> None:
-    n_sets, node = len(flat.set_word) - 1, flat.node[inner]
-    column = (node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int32)
+    n_sets, column = len(flat.set_word) - 1, flat.column[inner]
     _within(column, "a column", 1, flat.n_columns)
     _array(flat.word, "word", _WORD, len(flat.word))
     _offsets(flat.set_word, "set_word", n_sets, 0, len(flat.word))
     _within(flat.tree_set, "tree_set", -1, max(n_sets, 1))
     source = flat.column_source[column]
     of_category = flat.source_known[source] >= 0
-    is_category = node >> np.uint64(39) & np.uint64(1) > 0
+    is_category = flat.node[inner] >> np.uint64(CATEGORY_BIT) & np.uint64(1) > 0
     _require(np.array_equal(of_category, is_category), "a split and its feature differ in kind")
     first, source = flat.tree_set[tree[of_category]], source[of_category]
-    number = first.astype(np.int64) + (node[of_category] & np.uint64(0xFFFF)).astype(np.int64)
+    number = first.astype(np.int64) + flat.rank[inner[of_category]]
     _require(np.all(first >= 0) and np.all(number < n_sets), "a category set is out of range")
     _require(np.all(64 * np.diff(flat.set_word)[number] > _most_states(flat)[source]), "a category set is too short")
 
