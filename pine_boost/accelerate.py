@@ -97,8 +97,8 @@ def accelerate_booster(
         first, and the work is measured on synthetic rows. They are required if ``fidelity`` is
         below 1, because leaf values of early exits are fitted to them.
     X_val : table, optional
-        Rows that neither the model nor you have seen, for the test where ``fidelity`` is below 1.
-        They are used up by it.
+        Rows that neither the model nor you have seen, for the test where fidelity is below 1. They
+        are used up by it.
     fidelity : float
         Share of future inputs that must keep their answer; 1 proves every input and needs no data.
         Below 1 the scorer is tested on X_val.
