@@ -15,6 +15,7 @@ import pine_boost.parsers
 from pine_boost import GuardedModel, InvalidInputError, accelerate_booster, load_scorer, prune_booster
 from pine_boost.native.predict import predict_classes
 from pine_boost.serving.scorers import BACKENDS, Scorer
+from tests.adversary.attack import adversarial_rows
 
 NAMES = np.array(["benign", "malign"])
 SIZE = {"n_estimators": 12, "max_depth": 2}
@@ -38,33 +39,14 @@ def tables(n_classes):
     return X[order[:half]], y[order[:half]], X[order[half:]]
 
 
-def hard_rows(forest, X, seed=0, n_rows=400):
-    """Rows on thresholds, beside them, far out, and missing where the model takes that."""
-    rng = np.random.default_rng(seed)
-    rows = X[rng.integers(0, len(X), n_rows)].copy()
-    inner = np.flatnonzero(forest.feature >= 0)
-    for row in rows:
-        for node in rng.choice(inner, 3):
-            threshold = forest.threshold[node]
-            below, above = np.nextafter(np.float32(threshold), np.float32([-np.inf, np.inf]))
-            row[forest.feature[node]] = rng.choice(
-                [threshold, np.nextafter(threshold, -9e9), np.nextafter(threshold, 9e9), below, above]
-            )
-        if rng.random() < 0.2:
-            row[rng.integers(len(row))] = rng.choice([-1e6, 1e6, 0.0, -0.0])
-        if forest.accepts_missing and rng.random() < 0.3:
-            row[rng.integers(len(row))] = np.nan
-    return rows
-
-
-_drawn = {}
-
-
+@cache
 def hard_rows_of(name, n_classes, forest):
     """The same rows for every backend, drawn once."""
-    if (name, n_classes) not in _drawn:
-        _drawn[name, n_classes] = hard_rows(forest, tables(n_classes)[0])
-    return _drawn[name, n_classes]
+    return hard_rows(forest, tables(n_classes)[0])
+
+
+def hard_rows(forest, X, seed=0, n_rows=400):
+    return adversarial_rows(np.random.default_rng(seed), forest, X, n_rows)
 
 
 @pytest.fixture(scope="module")
