@@ -13,7 +13,7 @@ from pine_boost.options import Options
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states, count_nearest
-from tests.support.command_line import run, words
+from tests.support.command_line import run
 from tests.support.verifying import fitted
 
 OVER = Budget(deadline=0.0)
@@ -91,10 +91,8 @@ def test_the_command_line_writes_the_original(parts, command, tmp_path, capsys):
     np.save(tmp_path / "cal.npy", X_cal)
     code, out, _ = run(
         capsys,
-        *words(
-            f"{command} {tmp_path}/model.json --fit {tmp_path}/fit.npy --cal {tmp_path}/cal.npy "
-            f"--time-limit {NO_TIME} -o {tmp_path}/out --json"
-        ),
+        f"{command} {tmp_path}/model.json --fit {tmp_path}/fit.npy --cal {tmp_path}/cal.npy "
+        f"--time-limit {NO_TIME} -o {tmp_path}/out --json",
     )
     assert code == 2
     assert "NOT_CERTIFIED" in out

@@ -12,18 +12,14 @@ import pytest
 
 import pine_boost
 from pine_boost import CertificateMismatch
-from pine_boost.cli import main
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from tests.support.catboost_models import KINDS
+from tests.support.command_line import exit_code
 from tests.support.native_models import make_table
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 CASES = [("binary", "leaf"), ("binary", "tree"), ("depthwise binary", "leaf"), ("3 classes", "tree")]
-
-
-def run(*arguments):
-    return main([str(argument) for argument in arguments])
 
 
 def saved(native, path):
@@ -41,7 +37,7 @@ def tables(native, folder):
 
 def scored(folder, rows, *options):
     out = folder / "out.csv"
-    assert run("score", folder, rows, "-o", out, "--force", *options) == 0
+    assert exit_code("score", folder, rows, "-o", out, "--force", *options) == 0
     with out.open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -54,15 +50,15 @@ def test_a_pruned_live_model_is_verified_guarded_and_scored_from_its_file(name, 
     result = pine_boost.prune_booster(native, X_fit, X_cal, alpha=0.3, unit=unit, time_limit=10)
     assert result.status == "CERTIFIED"
     result.save(pruned, report=False)
-    assert run("verify", original, pruned, "--json") == 0
+    assert exit_code("verify", original, pruned, "--json") == 0
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["agrees"]
     assert any("live model that the file of the original was saved from" in remark for remark in verdict["remarks"])
-    assert run("guard", pruned, "--original", original, "-o", guard) == 0
+    assert exit_code("guard", pruned, "--original", original, "-o", guard) == 0
     fresh = np.load(rows)
     expected = [str(label) for label in native.predict(fresh).reshape(-1)]
     if name == "3 classes":  # the kernel has no exp of CatBoost's
-        assert run("score", guard, rows, "--proba") == 1
+        assert exit_code("score", guard, rows, "--proba") == 1
         assert "--backend='native'" in capsys.readouterr().err
     answers = scored(guard, rows, "--proba", "--backend", "native")
     assert [row["class"] for row in answers] == expected
@@ -82,7 +78,7 @@ def test_a_scorer_of_several_classes_tells_why_it_has_no_probabilities(tmp_path,
     native = KINDS["3 classes"]()
     X_fit, _, rows = tables(native, tmp_path)
     pine_boost.accelerate_booster(native, X_fit).save(tmp_path / "scorer")
-    assert run("score", tmp_path / "scorer", rows, "--proba") == 1
+    assert exit_code("score", tmp_path / "scorer", rows, "--proba") == 1
     assert "CatBoost has an exp of its own" in capsys.readouterr().err
 
 
@@ -94,7 +90,7 @@ def test_a_file_of_another_model_is_still_refused(tmp_path, capsys):
     document = json.loads(saved(native, tmp_path / "model.json").read_text())
     document["oblivious_trees"][0]["leaf_values"][0] += 2.0**-40
     (tmp_path / "other.json").write_text(json.dumps(document))
-    assert run("verify", tmp_path / "other.json", tmp_path / "pruned") == 1
+    assert exit_code("verify", tmp_path / "other.json", tmp_path / "pruned") == 1
     assert "is not the one that the certificate names" in capsys.readouterr().err
     with pytest.raises(CertificateMismatch, match="not the original model"):
         pine_boost.PruneResult.load(tmp_path / "pruned", tmp_path / "other.json")
@@ -105,7 +101,7 @@ def test_a_result_about_the_file_is_not_one_about_the_live_model(tmp_path):
     X_fit, X_cal, _ = tables(native, tmp_path)
     original = saved(native, tmp_path / "model.json")
     pine_boost.prune_booster(original, X_fit, X_cal, alpha=0.3, unit="tree", time_limit=10).save(tmp_path / "pruned")
-    assert run("verify", original, tmp_path / "pruned") == 0
+    assert exit_code("verify", original, tmp_path / "pruned") == 0
     with pytest.raises(CertificateMismatch, match="not the original model"):
         pine_boost.PruneResult.load(tmp_path / "pruned", native)
     fresh = make_table(2, seed=3)[0]
@@ -120,11 +116,11 @@ def test_a_compressed_and_an_accelerated_live_model_are_verified_from_its_file(t
     original = saved(native, tmp_path / "model.json")
     np.save(tmp_path / "val.npy", X_val)
     pine_boost.compress_booster(native, X_fit, X_val, fidelity=0.9).save(tmp_path / "compressed")
-    assert run("verify", original, tmp_path / "compressed", "--val", tmp_path / "val.npy") == 0
-    assert run("report", tmp_path / "compressed", "--original", original, "--data", tmp_path / "val.npy") == 0
+    assert exit_code("verify", original, tmp_path / "compressed", "--val", tmp_path / "val.npy") == 0
+    assert exit_code("report", tmp_path / "compressed", "--original", original, "--data", tmp_path / "val.npy") == 0
     guard = ("guard", tmp_path / "compressed", "--original", original, "-o", tmp_path / "s", "--val", fresh)
-    assert run(*guard, "--fidelity", "0.9") == 0
+    assert exit_code(*guard, "--fidelity", "0.9") == 0
     pine_boost.accelerate_booster(native, X_fit).save(tmp_path / "scorer")
-    assert run("verify", original, tmp_path / "scorer") == 0
+    assert exit_code("verify", original, tmp_path / "scorer") == 0
     told = capsys.readouterr().out
     assert told.count("live model that the file of the original was saved from") == 2

@@ -34,10 +34,8 @@ def test_prune_writes_a_model_that_keeps_its_promise(files, pruned):
 def test_all_formats_give_the_same(files, pruned, tmp_path, capsys):
     code, out, _ = run(
         capsys,
-        *words(
-            f"prune {files}/model.ubj --fit {files}/fit.csv --cal {files}/cal.parquet --test "
-            f"{files}/test.feather --label target --alpha 0.5 -o {tmp_path}/out --json"
-        ),
+        f"prune {files}/model.ubj --fit {files}/fit.csv --cal {files}/cal.parquet --test "
+        f"{files}/test.feather --label target --alpha 0.5 -o {tmp_path}/out --json",
     )
     document = json.loads(out)
     assert code == 0
@@ -53,10 +51,8 @@ def test_no_time_is_exit_code_two(files, tmp_path, capsys):
     out, _ = expect(
         capsys,
         2,
-        *words(
-            f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
-            f"--time-limit 1e-9 --json -o {tmp_path}/out"
-        ),
+        f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
+        f"--time-limit 1e-9 --json -o {tmp_path}/out",
     )
     assert json.loads(out)["status"] == "NOT_CERTIFIED"
     rows = xgboost.DMatrix(datasets.load_breast_cancer(as_frame=True).data.iloc[:, :6])
@@ -70,10 +66,8 @@ def test_several_thresholds_are_score_bands(files, tmp_path, capsys):
     out, _ = expect(
         capsys,
         0,
-        *words(
-            f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.6 "
-            f"--threshold 0.3 --threshold 0.7 --objective l1 -o {tmp_path}/out"
-        ),
+        f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.6 "
+        f"--threshold 0.3 --threshold 0.7 --objective l1 -o {tmp_path}/out",
     )
     assert json.loads((tmp_path / "out/certificate.json").read_text())["thresholds"] == [0.3, 0.7]
     assert "CERTIFIED" in out
@@ -81,9 +75,7 @@ def test_several_thresholds_are_score_bands(files, tmp_path, capsys):
 
 def test_without_calibration_rows_the_split_is_said(files, tmp_path, capsys):
     _, err = expect(
-        capsys,
-        0,
-        *words(f"prune {files}/model.json --fit {files}/cal.csv --alpha 0.5 --objective l1 -o {tmp_path}/out"),
+        capsys, 0, f"prune {files}/model.json --fit {files}/cal.csv --alpha 0.5 --objective l1 -o {tmp_path}/out"
     )
     assert "pine-boost: warning: No --cal was given" in err
 
@@ -109,10 +101,8 @@ def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, cap
     assert out.startswith("AGREES")
     _, out, _ = run(
         capsys,
-        *words(
-            f"verify {files}/model.json {pruned}/model.json --certificate {pruned}/certificate.json "
-            f"--region {pruned}/region.json --json"
-        ),
+        f"verify {files}/model.json {pruned}/model.json --certificate {pruned}/certificate.json "
+        f"--region {pruned}/region.json --json",
     )
     assert json.loads(out)["agrees"] is True
     _, err = expect(capsys, 1, "verify", pruned / "model.json", pruned)
@@ -124,10 +114,8 @@ def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, cap
     _, err = expect(
         capsys,
         1,
-        *words(
-            f"verify {files}/model.json {tmp_path}/model.json --certificate {pruned}/certificate.json "
-            f"--region {pruned}/region.json"
-        ),
+        f"verify {files}/model.json {tmp_path}/model.json --certificate {pruned}/certificate.json "
+        f"--region {pruned}/region.json",
     )
     assert "pine-boost: error:" in err
 
@@ -162,9 +150,7 @@ def test_report_is_written_anew(files, pruned, capsys):
     (pruned / "report.html").unlink()
     expect(capsys, 0, "report", pruned)
     assert "Not measured" in (pruned / "report.html").read_text()
-    _, out, _ = run(
-        capsys, "report", pruned, "--original", files / "model.json", "--data", files / "test.csv.gz", "--json"
-    )
+    _, out, _ = run(capsys, f"report {pruned} --original {files}/model.json --data {files}/test.csv.gz --json")
     page = Path(json.loads(out)["report"]).read_text()
     assert "Milliseconds for 100 000 rows" in page
     assert "rows given for this report" in page
@@ -237,10 +223,8 @@ def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(files, tmp
     table = files / "cal.csv"
     run(
         capsys,
-        *words(
-            f"prune {files}/model.json --fit {files}/fit.csv --cal {table} --alpha 0.5 --time-limit "
-            f"1e-9 --json -o {tmp_path}/out"
-        ),
+        f"prune {files}/model.json --fit {files}/fit.csv --cal {table} --alpha 0.5 --time-limit "
+        f"1e-9 --json -o {tmp_path}/out",
     )
     for command in (["check-inputs"], ["monitor", "--state", tmp_path / "state"]):
         code, out, err = run(capsys, command[0], tmp_path / "out", table, *command[1:])

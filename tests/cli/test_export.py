@@ -9,14 +9,8 @@ import onnxruntime
 import pytest
 import treelite
 
-from pine_boost.cli import main
+from tests.support.command_line import run
 from tests.support.xgboost_models import booster_margins, make_rows, train
-
-
-def run(capsys, *arguments):
-    code = main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_one_model_three_ways(tmp_path, capsys):

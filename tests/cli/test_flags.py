@@ -163,10 +163,8 @@ def test_the_domain_reaches_the_region(files, tmp_path, capsys):
     (tmp_path / "domain.json").write_text(json.dumps({"upper": {name: upper}}))
     code, _, err = run(
         capsys,
-        *words(
-            f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
-            f"--objective l1 --domain {tmp_path}/domain.json -o {tmp_path}/out"
-        ),
+        f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
+        f"--objective l1 --domain {tmp_path}/domain.json -o {tmp_path}/out",
     )
     assert code == 0
     assert "The domain excludes" in err

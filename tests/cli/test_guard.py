@@ -9,8 +9,7 @@ import xgboost
 from sklearn import datasets
 
 from pine_boost import compress_booster, prune_booster
-from pine_boost.cli import main
-from tests.support.command_line import words
+from tests.support.command_line import exit_code
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -30,20 +29,16 @@ def place(tmp_path_factory):
     return folder
 
 
-def run(*arguments):
-    return main([str(argument) for argument in arguments])
-
-
 def test_a_certified_result_is_guarded_and_scores_as_the_original(place, tmp_path, capsys):
     asked = ["guard", place / "pruned", "--original", place / "model.json", "-o", tmp_path / "s"]
-    assert run(*asked, "--json") == 0
+    assert exit_code(*asked, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["status"], document["margin"], document["folder"]) == ("CERTIFIED", None, str(tmp_path / "s"))
     assert document["claim"].startswith("On every input, the guarded model")
     assert document["files"] == sorted(path.name for path in (tmp_path / "s").iterdir())
-    assert run(*asked) == 0
+    assert exit_code(*asked) == 0
     assert "On every input, the guarded model" in capsys.readouterr().out
-    assert run("score", tmp_path / "s", place / "fresh.npy", "-o", tmp_path / "out.csv", "--proba") == 0
+    assert exit_code("score", tmp_path / "s", place / "fresh.npy", "-o", tmp_path / "out.csv", "--proba") == 0
     assert "2800 rows: the smaller model answered" in capsys.readouterr().out
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -57,73 +52,71 @@ def test_a_certified_result_is_guarded_and_scores_as_the_original(place, tmp_pat
 
 def test_a_compressed_result_needs_fresh_rows(place, tmp_path, capsys):
     start = ["guard", place / "compressed", "--original", place / "model.json", "-o", tmp_path / "s"]
-    assert run(*start) == 1
+    assert exit_code(*start) == 1
     assert "no certified region" in capsys.readouterr().err
-    assert run(*start, "--val", place / "val.npy", "--fidelity", "0.9") == 1
+    assert exit_code(*start, "--val", place / "val.npy", "--fidelity", "0.9") == 1
     assert "chose the size" in capsys.readouterr().err
-    assert run(*start, "--val", place / "fresh.npy", "--fidelity", "0.99") == 0
+    assert exit_code(*start, "--val", place / "fresh.npy", "--fidelity", "0.99") == 0
     assert "not a proof" in capsys.readouterr().out
-    assert run("score", tmp_path / "s", place / "fresh.npy", "--json") == 0
+    assert exit_code("score", tmp_path / "s", place / "fresh.npy", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["rows"] == 2800 == document["guarded"] + document["fallbacks"]
 
 
 def test_a_guarded_folder_is_verified(place, tmp_path, capsys):
     model = place / "model.json"
-    assert run("guard", place / "pruned", "--original", model, "-o", tmp_path / "s") == 0
+    assert exit_code("guard", place / "pruned", "--original", model, "-o", tmp_path / "s") == 0
     capsys.readouterr()
-    assert run("verify", model, tmp_path / "s") == 0
+    assert exit_code("verify", model, tmp_path / "s") == 0
     said = capsys.readouterr().out
     assert said.startswith("AGREES")
     assert "On every input, the guarded model" in said
-    assert run("verify", model, tmp_path / "s", "--json") == 0
+    assert exit_code("verify", model, tmp_path / "s", "--json") == 0
     assert json.loads(capsys.readouterr().out)["proved_twice"]
-    assert run("verify", place / "other.json", tmp_path / "s") == 1
+    assert exit_code("verify", place / "other.json", tmp_path / "s") == 1
     assert "original" in capsys.readouterr().err
-    assert run("verify", model, tmp_path / "s", "--record") == 1
+    assert exit_code("verify", model, tmp_path / "s", "--record") == 1
     assert "names its certificate and region by digest" in capsys.readouterr().err
-    assert run("verify", model, tmp_path / "s", "--val", place / "fresh.npy") == 1
+    assert exit_code("verify", model, tmp_path / "s", "--val", place / "fresh.npy") == 1
     assert "leave out --val." in capsys.readouterr().err
-    assert run("verify", model, place / "pruned", "--val", place / "fresh.npy", "--label", "y") == 1
+    assert exit_code("verify", model, place / "pruned", "--val", place / "fresh.npy", "--label", "y") == 1
     assert "for a certificate; leave out --val, --label." in capsys.readouterr().err
-    assert run("verify", model, place / "compressed", "--val", place / "val.npy", "--jobs", "2") == 1
+    assert exit_code("verify", model, place / "compressed", "--val", place / "val.npy", "--jobs", "2") == 1
     assert "verify takes --val, --label for a compression; leave out --jobs." in capsys.readouterr().err
     region = tmp_path / "s" / "region.json"
     region.write_bytes(region.read_bytes() + b" ")
-    assert run("verify", model, tmp_path / "s") == 1
+    assert exit_code("verify", model, tmp_path / "s") == 1
     assert "their digests differ" in capsys.readouterr().err
 
 
 def test_a_guard_by_the_margin_is_chosen_again(place, tmp_path, capsys):
     start = ["guard", place / "compressed", "--original", place / "model.json", "-o", tmp_path / "s"]
-    assert run(*start, "--val", place / "fresh.npy", "--fidelity", "0.99") == 0
+    assert exit_code(*start, "--val", place / "fresh.npy", "--fidelity", "0.99") == 0
     capsys.readouterr()
     asked = ["verify", place / "model.json", tmp_path / "s"]
-    assert run(*asked) == 1
+    assert exit_code(*asked) == 1
     assert "name them with --val" in capsys.readouterr().err
-    assert run(*asked, "--val", place / "fresh.npy") == 0
+    assert exit_code(*asked, "--val", place / "fresh.npy") == 0
     said = capsys.readouterr().out
     assert "Recomputed on 2800 validation rows: the margin matches the folder." in said
     assert "not a proof" in said
-    assert run(*asked, "--val", place / "fresh.npy", "--json") == 0
+    assert exit_code(*asked, "--val", place / "fresh.npy", "--json") == 0
     assert json.loads(capsys.readouterr().out)["agrees"]
-    assert run(*asked, "--val", place / "val.npy") == 1
+    assert exit_code(*asked, "--val", place / "val.npy") == 1
     said = capsys.readouterr().out
     assert "These rows give another margin than the folder states: distance " in said
     assert "changed of 600 instead of 2800 rows." in said
-    assert run(*asked, "--val", place / "fresh.npy", "--record", "--time-limit", "9") == 1
+    assert exit_code(*asked, "--val", place / "fresh.npy", "--record", "--time-limit", "9") == 1
     assert "verify takes --val for a margin guard; leave out --time-limit, --record." in capsys.readouterr().err
-    assert run("verify", place / "other.json", tmp_path / "s", "--val", place / "fresh.npy") == 1
+    assert exit_code("verify", place / "other.json", tmp_path / "s", "--val", place / "fresh.npy") == 1
     assert "is not the original model" in capsys.readouterr().err
 
 
 def test_another_original_is_refused(place, tmp_path, capsys):
     for result in ("pruned", "compressed"):
-        code = run(
-            "guard",
-            *words(
-                f"{place}/{result} --original {place}/other.json -o {tmp_path}/s --val {place}/fresh.npy --fidelity 0.9"
-            ),
+        code = exit_code(
+            f"guard {place}/{result} --original {place}/other.json -o {tmp_path}/s "
+            f"--val {place}/fresh.npy --fidelity 0.9"
         )
         assert code == 1
         assert "other.json is not" in capsys.readouterr().err

@@ -10,14 +10,8 @@ import pytest
 import xgboost
 from sklearn import ensemble, tree
 
-from pine_boost.cli import main
+from tests.support.command_line import run
 from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train
-
-
-def run(capsys, *arguments):
-    code = main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("suffix", ["json", "ubj"])

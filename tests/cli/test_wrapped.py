@@ -122,9 +122,7 @@ def test_guard_and_score_take_raw_tables(place, pruned, tmp_path, capsys):
     asked = ["guard", pruned, "--original", place / "pipeline.joblib", "--trust-pickle"]
     out, _ = expect(capsys, 0, *asked, "-o", tmp_path / "guarded")
     assert "On every input, the guarded model" in out
-    expect(
-        capsys, 0, "score", tmp_path / "guarded", place / "new.csv", "--trust-pickle", "-o", tmp_path / "classes.csv"
-    )
+    expect(capsys, 0, f"score {tmp_path}/guarded {place}/new.csv --trust-pickle -o {tmp_path}/classes.csv")
     with (tmp_path / "classes.csv").open(newline="") as file:
         classes = [int(row["class"]) for row in csv.DictReader(file)]
     expected = joblib.load(place / "pipeline.joblib").predict(table()[0][1200:])
@@ -138,7 +136,7 @@ def test_guard_and_score_take_raw_tables(place, pruned, tmp_path, capsys):
 def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, capsys):
     asked = ["--model", place / "pipeline.joblib", "--trust-pickle", "--json"]
     out, err = expect(
-        capsys, 0, "monitor", pruned, place / "new.csv", place / "val.csv", "--state", tmp_path / "state.json", *asked
+        capsys, 0, f"monitor {pruned} {place}/new.csv {place}/val.csv --state {tmp_path}/state.json", *asked
     )
     assert json.loads(out)["coverage"]["n_rows"] == 800
     code, out, err = run(capsys, "check-inputs", pruned, place / "new.csv", *asked)
@@ -156,18 +154,14 @@ def test_compress_writes_the_whole_model_and_verifies(place, tmp_path, capsys):
     out, _ = expect(
         capsys,
         0,
-        *words(
-            f"compress {place}/pipeline.joblib --trust-pickle --fit {place}/fit.csv --val "
-            f"{place}/val.csv --fidelity 0.9 --segments colour -o {tmp_path}/small --json"
-        ),
+        f"compress {place}/pipeline.joblib --trust-pickle --fit {place}/fit.csv --val "
+        f"{place}/val.csv --fidelity 0.9 --segments colour -o {tmp_path}/small --json",
     )
     document = json.loads(out)
     assert {s["name"] for s in document["segments"]} == {"red", "green", "blue"}
     names = {path.name for path in (tmp_path / "small").iterdir()}
     assert names == {"model.json", "compression.json", "report.html", "whole_model.pkl"}
-    out, _ = expect(
-        capsys, 0, "verify", place / "pipeline.joblib", tmp_path / "small", "--val", place / "val.csv", "--trust-pickle"
-    )
+    out, _ = expect(capsys, 0, f"verify {place}/pipeline.joblib {tmp_path}/small --val {place}/val.csv --trust-pickle")
     assert "This is about the XGBClassifier inside" in out
     asked = ["guard", tmp_path / "small", "--original", place / "pipeline.joblib", "--trust-pickle"]
     expect(capsys, 0, *asked, "--val", place / "new.csv", "--fidelity", 0.95, "-o", tmp_path / "guarded")
@@ -196,17 +190,7 @@ def test_sweep_survey_simplify_inspect_and_report(place, pruned, tmp_path, capsy
     assert (simple.predict_proba(frame) == before.predict_proba(frame)).all()
     _, out, _ = run(capsys, "inspect", place / "pipeline.joblib", "--trust-pickle", "--json")
     assert json.loads(out)["layers"] == ["Pipeline", "FixedThresholdClassifier"]
-    expect(
-        capsys,
-        0,
-        "report",
-        pruned,
-        "--original",
-        place / "pipeline.joblib",
-        "--trust-pickle",
-        "--data",
-        place / "new.csv",
-    )
+    expect(capsys, 0, f"report {pruned} --original {place}/pipeline.joblib --trust-pickle --data {place}/new.csv")
 
 
 @pytest.mark.parametrize("kind", ["tuned", "calibrated", "frozen", "array-pipeline"])
@@ -228,10 +212,8 @@ def test_every_wrapper_from_a_pickle(kind, tmp_path, capsys):
     expect(
         capsys,
         0,
-        *words(
-            f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/fit.csv --cal "
-            f"{tmp_path}/cal.csv --alpha 0.4 --no-report -o {tmp_path}/out"
-        ),
+        f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/fit.csv --cal "
+        f"{tmp_path}/cal.csv --alpha 0.4 --no-report -o {tmp_path}/out",
     )
     after = pickle.loads((tmp_path / "out" / "whole_model.pkl").read_bytes())
     assert type(after) is type(made)
@@ -249,7 +231,7 @@ def test_layers_that_cannot_be_written_back_are_found_before_the_search(place, t
     made = make_pipeline(FunctionTransformer(lambda X: X * 2.0), trees()).fit(numbers[:400], y[:400])
     (tmp_path / "model.pkl").write_bytes(cloudpickle.dumps(made))
     _, err = expect(
-        capsys, 1, *words(f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/nowhere.csv -o {tmp_path}/out")
+        capsys, 1, f"prune {tmp_path}/model.pkl --trust-pickle --fit {tmp_path}/nowhere.csv -o {tmp_path}/out"
     )
     assert "The Pipeline cannot be pickled" in err
     from pine_boost import OutputError, prune_booster
@@ -265,17 +247,17 @@ def test_codes_in_csv_are_not_taken_for_numbers(place, tmp_path, capsys):
     raw["weight"] = "0" + raw.index.astype(str)
     raw.to_csv(tmp_path / "codes.csv", index=False)
     _, err = expect(
-        capsys, 1, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/codes.csv -o {tmp_path}/out")
+        capsys, 1, f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/codes.csv -o {tmp_path}/out"
     )
     assert "column 'weight' holds '00', which may be a text or a number" in err
     raw.drop(columns="colour").to_csv(tmp_path / "lacks.csv", index=False)
     _, err = expect(
-        capsys, 1, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/lacks.csv -o {tmp_path}/out")
+        capsys, 1, f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/lacks.csv -o {tmp_path}/out"
     )
     assert "lacks the model's column(s) 'colour'" in err
     (tmp_path / "folder").mkdir()
     _, err = expect(
-        capsys, 1, *words(f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/folder -o {tmp_path}/out")
+        capsys, 1, f"prune {place}/pipeline.joblib --trust-pickle --fit {tmp_path}/folder -o {tmp_path}/out"
     )
     assert "the first steps of a Pipeline take a table as a whole" in err
 

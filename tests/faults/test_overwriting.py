@@ -19,7 +19,7 @@ from pine_boost.folders import UNFINISHED, owned_in, require_writable
 from pine_boost.json_fields import canonical, write_document
 from pine_boost.monitoring.region_monitor import watch
 from pine_boost.serving.folder import load_scorer
-from tests.support.command_line import words
+from tests.support.command_line import exit_code, words
 
 
 @pytest.fixture(scope="module")
@@ -240,12 +240,8 @@ def made(tmp_path_factory):
         np.save(folder / f"{name}.npy", part)
     original = str(folder / "model.json")
     prune_booster(original, X[:300], X[300:600], alpha=0.4).save(folder / "pruned", report=False)
-    assert run("guard", folder / "pruned", "--original", original, "-o", folder / "scorer") == 0
+    assert exit_code("guard", folder / "pruned", "--original", original, "-o", folder / "scorer") == 0
     return folder
-
-
-def run(*arguments):
-    return main([str(argument) for argument in arguments])
 
 
 def _contents(folder):
@@ -279,7 +275,7 @@ READ = [
 def test_what_is_read_is_never_replaced(made, command, name, capsys):
     before = _contents(made)
     for force in ([], ["--force"]):
-        assert run(*_commands(made, made / name)[command], *force) == 1
+        assert exit_code(*_commands(made, made / name)[command], *force) == 1
         assert "is read here" in capsys.readouterr().err
         assert _contents(made) == before
 
@@ -288,7 +284,7 @@ def test_what_is_read_is_never_replaced(made, command, name, capsys):
 def test_a_file_of_somebody_else_is_replaced_only_by_force(made, command, tmp_path, capsys):
     target = tmp_path / "theirs.json"
     target.write_text("the only copy")
-    assert run(*_commands(made, target)[command]) == 1
+    assert exit_code(*_commands(made, target)[command]) == 1
     assert "theirs.json exists" in capsys.readouterr().err
     assert target.read_text() == "the only copy"
     assert [path.name for path in tmp_path.iterdir()] == ["theirs.json"]
@@ -298,7 +294,7 @@ def test_a_file_of_somebody_else_is_replaced_only_by_force(made, command, tmp_pa
 def test_an_earlier_output_is_replaced(made, command, tmp_path):
     target = tmp_path / "today"
     for _ in range(2):
-        assert run(*_commands(made, target)[command]) in (0, 3)
+        assert exit_code(*_commands(made, target)[command]) in (0, 3)
     assert target.stat().st_size > 0
 
 
@@ -316,12 +312,12 @@ def test_a_file_that_is_no_state_is_neither_counted_into_nor_locked(made, tmp_pa
 def test_guard_lists_what_it_wrote_and_nothing_else(made, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path]
-    assert run(*call) == 0
+    assert exit_code(*call) == 0
     assert "notes.txt" not in capsys.readouterr().out
     (tmp_path / "region.json").write_text("edited since")
-    assert run(*call) == 1
+    assert exit_code(*call) == 1
     assert "--force" in capsys.readouterr().err
-    assert run(*call, "--force") == 0
+    assert exit_code(*call, "--force") == 0
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -350,7 +346,7 @@ def _forge(folder, **changes):
 )
 def test_a_forged_manifest_is_refused_in_one_sentence(made, changes, tmp_path):
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path / "s"]
-    assert run(*call) == 0
+    assert exit_code(*call) == 0
     _forge(tmp_path / "s", **changes)
     with pytest.raises(CertificateMismatch):
         load_scorer(tmp_path / "s")
@@ -358,7 +354,7 @@ def test_a_forged_manifest_is_refused_in_one_sentence(made, changes, tmp_path):
 
 def test_a_manifest_with_a_key_twice_is_refused(made, tmp_path):
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path / "s"]
-    assert run(*call) == 0
+    assert exit_code(*call) == 0
     path = tmp_path / "s" / "scorer.json"
     path.write_text(path.read_text().replace('"guard"', '"guard": null,\n "guard"'))
     with pytest.raises(CertificateMismatch, match="twice"):

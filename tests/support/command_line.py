@@ -13,16 +13,21 @@ def words(line: str, *more: Any) -> list[str]:
     return [*shlex.split(line), *map(str, more)]
 
 
-def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of the command with these arguments."""
+def exit_code(line: str, *arguments: Any) -> int:
+    """The exit code of a command: a line as a shell splits it, and more arguments."""
+    return main(words(line, *arguments))
+
+
+def run(capsys: Any, line: str, *arguments: Any) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
     capsys.readouterr()
-    code = main([str(argument) for argument in arguments])
+    code = exit_code(line, *arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
-def expect(capsys: Any, code: int, *arguments: Any) -> tuple[str, str]:
+def expect(capsys: Any, code: int, line: str, *arguments: Any) -> tuple[str, str]:
     """Stdout and stderr of a command that ends with this exit code."""
-    found, out, err = run(capsys, *arguments)
+    found, out, err = run(capsys, line, *arguments)
     assert found == code, err
     return out, err
