@@ -209,24 +209,20 @@ def _read_features(section: Any) -> tuple[Feature, ...]:
     common = {"feature_id": f.text(), "feature_index": whole, "flat_feature_index": whole}
     numeric = {"borders": _numbers(), "has_nans": f.flag, "nan_value_treatment": f.text(TREATMENTS), **common}
     hashes = {"values": f.sequence(f.integer(-(2**31), 2**31 - 1))}
-    for kind in ("float_features", "categorical_features"):
+    readers = {"float_features": f.record(numeric), "categorical_features": f.record(common, optional=hashes)}
+    for kind, reader in readers.items():
         is_categorical = kind.startswith("cat")
-        for index, item in enumerate(f.sequence(f.anything)(found.get(kind, []), kind)):
-            where = f"{kind}[{index}]"
-            entry = f.read(
-                item, common if is_categorical else numeric, where, optional=hashes if is_categorical else {}
-            )
+        for index, entry in enumerate(f.sequence(reader)(found.get(kind, []), kind)):
+            where, flat = f"{kind}[{index}]", entry["flat_feature_index"]
             f.require(entry["feature_index"] == index, f"{where}.feature_index is {entry['feature_index']}")
-            flat = entry["flat_feature_index"]
-            f.require(
-                flat not in features and flat >= max(features, default=-1) * (not is_categorical),
-                f"{where} is out of order",
-            )
+            ascends = flat not in features and flat >= max(features, default=-1) * (not is_categorical)
+            f.require(ascends, f"{where} is out of order")
             features[flat] = _feature(entry, is_categorical, where)
     f.require(sorted(features) == list(range(len(features))) and len(features) > 0, "features are missing")
-    names = [features[flat].name for flat in sorted(features)]
+    ordered = tuple(features[flat] for flat in sorted(features))
+    names = [feature.name for feature in ordered]
     f.require(len(set(names)) == len(names) or not any(names), "a feature name appears twice")
-    return tuple(features[flat] for flat in sorted(features))
+    return ordered
 
 
 def _feature(entry: dict[str, Any], is_categorical: bool, where: str) -> Feature:
