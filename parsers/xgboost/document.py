@@ -174,6 +174,10 @@ def _find_model(booster: Any) -> tuple[dict[str, Any], Any]:
     if name not in ("gbtree", "dart"):
         raise UnsupportedModelError(f"Booster {name[:60]!r} is unknown; accepted: gbtree, dart.")
     if name == "gbtree":
+        if "weight_drop" in f.mapping(f.anything)(booster.get("model"), "gbtree.model"):
+            raise UnsupportedModelError(
+                "Models with dropout (DART) as XGBoost 3.4 writes them are not supported; train them with 1.7 to 3.2."
+            )
         return _GBTREE(booster, "gbtree")["model"], None
     dart = _DART(booster, "gradient_booster")
     return dart["gbtree"]["model"], dart["weight_drop"]

@@ -266,6 +266,7 @@ _BINARY_EDITS: dict[str, Edit] = {
     "num_parallel_tree 0": _put(lambda r: _model(r)["gbtree_model_param"], "num_parallel_tree", "0"),
     "unknown booster": _put(lambda r: _learner(r)["gradient_booster"], "name", "gbforest"),
     "booster is gblinear": _put(lambda r: _learner(r)["gradient_booster"], "name", "gblinear"),
+    "dart of XGBoost 3.4": _put(_model, "weight_drop", [1.0, 1.0, 1.0]),
     "dart without weights": _put(lambda r: _learner(r)["gradient_booster"], "name", "dart"),
     "unknown objective": _put(lambda r: _learner(r)["objective"], "name", "binary:magic"),
     "objective without a name": _drop(lambda r: _learner(r)["objective"], "name"),
