@@ -508,10 +508,15 @@ static inline int32_t exit_class(const scorer_t *s, int64_t stage, const double 
     return (int32_t)best;
 }
 
-static inline void add_leaf(const scorer_t *s, int64_t tree, int32_t leaf, int64_t first_set, double *sums)
+static inline void add_leaf(const scorer_t *s, int64_t tree, int32_t leaf, int64_t first_set, double *restrict sums)
 {
     int64_t width = s->width, output = s->tree_output[tree], first = output < 0 ? 0 : output;
-    const double *value = s->value + (leaf * s->n_sets + first_set) * width;
+    const double *value = s->value + leaf * s->n_sets * width;
+    if (s->n_outputs == 1) { /* side by side in vector registers */
+        for (int64_t set = first_set; set < s->n_sets; set++) sums[set] += value[set];
+        return;
+    }
+    value += first_set * width;
     for (int64_t set = first_set; set < s->n_sets; set++)
         for (int64_t k = 0; k < width; k++) sums[set * s->n_outputs + first + k] += *value++;
 }
