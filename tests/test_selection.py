@@ -5,21 +5,18 @@ from math import comb
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import InvalidInputError, select_alpha
 from pine_boost.selection import upper_risk_bound
+from tests.support.native_models import cancer_boosting
 
 GRID = (0.2, 0.6, 0.9)
 
 
 @pytest.fixture(scope="module")
 def parts():
-    X, y = load_breast_cancer(return_X_y=True)
-    X = X[:, :5]
-    model = GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
-    return model.fit(X[:250], y[:250]), X[:250], X[250:400], X[400:]
+    model, X = cancer_boosting(5, 8)
+    return model, X[:250], X[250:400], X[400:]
 
 
 @pytest.mark.parametrize(("mismatches", "n_rows"), [(0, 20), (1, 20), (3, 50), (20, 20)])

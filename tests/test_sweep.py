@@ -3,22 +3,19 @@
 import numpy as np
 import pandas
 import pytest
-from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import InvalidInputError, RegionError, prune_booster, sweep, sweeping
 from pine_boost.native.predict import predict_classes
 from pine_boost.sweeping import ALPHAS
+from tests.support.native_models import cancer_boosting
 
 GRID = (0.0, 0.1, 0.3, 0.6)
 
 
 @pytest.fixture(scope="module")
 def parts():
-    X, y = load_breast_cancer(return_X_y=True)
-    X = X[:, :5]
-    model = GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
-    return model.fit(X[:250], y[:250]), X[:250], X[250:450], X[450:]
+    model, X = cancer_boosting(5, 8)
+    return model, X[:250], X[250:450], X[450:]
 
 
 @pytest.fixture(scope="module")

@@ -284,6 +284,7 @@ def test_xgboost_categories_of_cut_nodes_go_with_them(max_cat_to_onehot, seed):
     case = ("xgboost", f"categories {max_cat_to_onehot}")
     model = read_model(_booster(case[1]))
     exported = check(case, model, cut_forest(model.forest, xgboost_models.some_weights(model.forest), seed=seed))
+    assert exported.feature_names == ["x", "c", "d"]
     assert exported.feature_types == ["float", "c", "c"]
     for tree in tree_sections(exported.save_raw("json")):
         n_sets = sum(tree["split_type"])

@@ -149,18 +149,6 @@ def test_nothing_at_all_is_still_one_tree():
     np.testing.assert_array_equal(booster_margins(exported, make_rows(5)), np.zeros((5, 1)))
 
 
-@pytest.mark.parametrize("max_cat_to_onehot", [1, 100])
-def test_categorical_export(max_cat_to_onehot):
-    booster, rows = categorical_booster(max_cat_to_onehot)
-    model = read_model(booster)
-    pruned = grid_forest(model.forest, some_weights(model.forest))
-    exported = export(model, pruned)
-    assert exported.feature_names == ["x", "c", "d"]
-    assert exported.feature_types == ["float", "c", "c"]
-    probe = np.vstack([rows[:100], edge_rows(model.forest, rows, limit=60)])
-    np.testing.assert_array_equal(booster_margins(exported, probe), expected_margins(pruned, probe))
-
-
 def test_attributes_stay_and_stale_ones_go():
     booster = train(rounds=6, objective="binary:logistic")
     booster.set_attr(best_iteration="2", best_score="0.5", best_ntree_limit="3", owner="Ünal")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_iris
 from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import prune_booster
@@ -16,16 +16,15 @@ from pine_boost.report.facts import gather
 from pine_boost.report.pages import beginning_of, render, style
 from pine_boost.report.prune_report import render_page, render_report
 from pine_boost.result import Absent
+from tests.support.native_models import cancer_boosting
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 
 @pytest.fixture(scope="module")
 def result():
-    X, y = load_breast_cancer(return_X_y=True)
-    X = X[:, :6]
-    model = GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
-    pruned = prune_booster(model.fit(X[:250], y[:250]), X[:250], X[250:450], alpha=0.3)
+    model, X = cancer_boosting(6, 10)
+    pruned = prune_booster(model, X[:250], X[250:450], alpha=0.3)
     assert pruned.certificate.grid >= 0
     return pruned, X[450:]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import catboost
@@ -145,6 +146,17 @@ def built(name: str) -> tuple[Any, np.ndarray]:
     if name not in _BUILT:
         _BUILT[name] = MODELS[name]()
     return _BUILT[name]
+
+
+@cache
+def cancer_boosting(n_features: int, n_trees: int) -> tuple[Any, np.ndarray]:
+    """Gradient boosting of small trees on the first 250 patients and measurements, and the rows of all."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :n_features]
+    model = ensemble.GradientBoostingClassifier(n_estimators=n_trees, max_depth=2, random_state=0)
+    return model.fit(X[:250], y[:250]), X
 
 
 def _cancer() -> Table:
