@@ -354,8 +354,8 @@ def main(arguments: list[str] | None = None) -> int:
         record_run(options.out)
     cells = [
         Cell(dataset, model, seed, method, options.data, options.trees)
-        for seed, model, dataset, method in product(
-            range(options.seeds), options.models, options.datasets, options.methods
+        for seed, dataset, model, method in product(  # an unfinished file has every kind of model on its data sets
+            range(options.seeds), options.datasets, options.models, options.methods
         )
     ]
     failures = run_jobs(

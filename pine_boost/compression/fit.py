@@ -81,7 +81,8 @@ def build_equations(goal: Goal, points: Points) -> Equations:
     """The equations of all points, grouped by the outputs they compare."""
     point, plus, minus, offset, distance = _comparisons(goal, points.margins)
     order = np.lexsort((distance < 0, minus, plus))
-    point, plus, minus, offset, distance = (part[order] for part in (point, plus, minus, offset, distance))
+    point, plus, minus = (part[order] for part in (point, plus, minus))
+    offset, distance = offset[order], distance[order]
     sign = np.where((distance < 0) & goal.keeps_class, -1, 1).astype(np.int8)
     bounds = np.flatnonzero((np.diff(plus, prepend=-1) != 0) | (np.diff(minus, prepend=-2) != 0))
     parts, lengths = [], []
