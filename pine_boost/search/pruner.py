@@ -68,7 +68,7 @@ class Pruner:
     def misses_a_cut(self, support: Support) -> bool:
         """Whether a cut excludes a support."""
         kept = set(np.flatnonzero(support).tolist())
-        return any(cut.isdisjoint(kept) for cut in self.cuts)
+        return any(map(kept.isdisjoint, self.cuts))
 
     def exclusion(self, support: Support) -> IntArray:
         """The rows that exclude a support; none if it is enough."""
