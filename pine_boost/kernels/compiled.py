@@ -43,7 +43,7 @@ class CompiledTrees:
         self._struct = self._filled(ScorerStruct(), scorer_fields(flat, native, plan))
         self._region = RegionStruct()
         if sums is not None:
-            tables = {name: getattr(sums, name) for name, _kind in RegionStruct._fields_[3:]}
+            tables = {name: getattr(sums, name) for name, *_ in RegionStruct._fields_[3:]}
             counts = {"n_terms": len(sums.first), "n_groups": len(sums.limit), "has_trees": int(sums.leaf_cost.any())}
             self._filled(self._region, counts | tables)
         self._pointer = ctypes.addressof(self._struct)
