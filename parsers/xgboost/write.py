@@ -43,7 +43,7 @@ def _shortest(values: Any) -> list[float]:
     They read back exactly. The shortest text of a large integer may lie exactly between two
     float32 numbers, which XGBoost's parser does not round to even; such a number keeps all its digits.
     """
-    short = np.array([float(text) for text in values.astype("U32")])
+    short = np.array([float(text) for text in values.astype("U32").tolist()])  # numpy's own texts swallow Ctrl-C
     with np.errstate(over="ignore"):
         beyond = np.nextafter(values, np.where(short > values, np.inf, -np.inf).astype(np.float32))
     nearer = np.abs(short - values) < np.abs(beyond.astype(np.float64) - short)
