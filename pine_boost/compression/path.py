@@ -34,7 +34,7 @@ _SHARES = np.concatenate([np.arange(0.985, 0.5, -0.015), np.geomspace(0.49, 0.01
 # drawn repeatedly from fresh rows: 46.5 % of the leaves gone at 3 and a ridge of 30 (48.0 with two further fits of each
 # size, in twice the time), 49.9 here, 51.0 with half as many points, 51.9 with twice as many sizes in addition.
 _REACH = 1.5
-_SLACK = 4.0  # reaches: in a refit no sum moves that far; with 3 the models are the same ones
+_SLACK = 4.0  # reaches: in a refit no sum moves that far
 _LEAST_REACH = 0.06  # of the median distance, before there are errors
 _LEAST_WEIGHT = 1e-3  # of a mean row, so that leaves that no row reaches are ordered by their values too
 
