@@ -176,7 +176,7 @@ def class_of(model: Any, library: str, accepted: Collection[str], hint: str = ""
         if base.__module__.partition(".")[0] == library and base.__name__ in accepted:
             return base.__name__
     raise UnsupportedModelError(
-        f"{type(model).__module__}.{type(model).__name__} is not a model of {library} that can be read; accepted: "
+        f"{type(model).__name__} of {type(model).__module__} is not supported; accepted from {library}: "
         f"{', '.join(accepted)}.{hint}"
     )
 

@@ -326,7 +326,7 @@ BAD_CALLS: dict[type[Exception], list[Row]] = {
     pb.UnsupportedModelError: [
         ("no model", lambda w: w.prune_with(None), "NoneType is not a model.*accepted: xgb"),
         ("a class", lambda w: w.prune_with(type(w.model)), "not a model|not fitted"),
-        ("no trees", lambda w: w.prune_with(_linear(w)), "LogisticRegression is not supp"),
+        ("no trees", lambda w: w.prune_with(_linear(w)), "LogisticRegression of .* is not supp"),
         ("no classes", lambda w: w.prune_with(w.regressor), "pass threshold="),
         ("a pickle", lambda w: w.prune_with(w.saved / "model.pkl"), "would run code from"),
         ("empty bytes", lambda w: w.prune_with(b""), "no model that can be read"),
@@ -337,7 +337,7 @@ BAD_CALLS: dict[type[Exception], list[Row]] = {
     ],
     pb.MalformedModelError: [
         ("half an XGBoost file", lambda w: w.prune_with(w.xgboost_file[:-200]), "truncated"),
-        ("half a LightGBM file", lambda w: w.prune_with(w.lightgbm_file[:900]), "damaged"),
+        ("half a LightGBM file", lambda w: w.prune_with(w.lightgbm_file[:900]), "truncated"),
         ("half a CatBoost file", lambda w: w.prune_with(w.catboost_file[:-40]), "is not JSON.*save_model"),
         ("another JSON", lambda w: w.prune_with(b'{"a": 1}'), "keys are missing.*learner.*version"),
         ("region of nothing", lambda w: pb.Region.from_json("{}"), "'format' is null"),

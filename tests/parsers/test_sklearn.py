@@ -312,8 +312,11 @@ BINARY = (Y > 0).astype(int)
             make_pipeline(StandardScaler(), RandomForestClassifier(2)).fit(X, Y),
             r"named_steps\['randomforestclassifier'\].*pipeline\[:-1\]",
         ),
-        (LogisticRegression().fit(X, Y), "LogisticRegression is not a model of sklearn that can be read; accepted"),
-        (BaggingClassifier(n_estimators=2).fit(X, Y), "BaggingClassifier is not a model of sklearn"),
+        (
+            LogisticRegression().fit(X, Y),
+            "LogisticRegression of sklearn.linear_model._logistic is not supported; accepted from sklearn",
+        ),
+        (BaggingClassifier(n_estimators=2).fit(X, Y), "BaggingClassifier of .* is not supported"),
         (GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2).fit(X, Y), "best_estimator_"),
         (IsolationForest(n_estimators=2).fit(X), "read_isolation_forest"),
         (RandomForestRegressor(2).fit(X, X[:, 0]), "pass threshold="),
