@@ -29,7 +29,6 @@ _TICK = 0.5  # seconds between two updates of the elapsed time
 _SILENCE = 10.0  # seconds after which a log line is written although nothing changed
 _CANDIDATES = 1.0  # seconds between two log lines about candidates, of which there are hundreds
 _PATIENCE = 30.0  # seconds without a time limit after which the user is told how to stop
-_STOPPING = "Ctrl-C: stopping; the best result so far is kept"
 
 
 class Progress:
@@ -49,6 +48,8 @@ class Progress:
         When the work began, by ``time.monotonic``; now by default.
     callback : callable, optional
         Another callback, called after this one.
+    kept : str
+        What Ctrl-C leaves.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class Progress:
         option: str = "time_limit",
         started: float | None = None,
         callback: Callable[..., None] | None = None,
+        kept: str = "the best result so far is kept",
     ) -> None:
         self._cell = CellLine() if stream is None and is_notebook() else None
         self.stream = stream if stream is not None else sys.stderr if self._cell is None else sys.stdout
         self.is_terminal = self._cell is None and self.stream.isatty()
         self._option = option
         self._callback = callback
+        self._stopping = f"Ctrl-C: stopping; {kept}"
         self._limit = time_limit
         self._started = time.monotonic() if started is None else started
         self._is_told = time_limit is not None
@@ -159,7 +162,7 @@ class Progress:
                 if self._hears and self._before != -1 and any(received):
                     os.write(self._before, received.replace(b"\0", b""))  # the event loop of a notebook
                 if signal.SIGINT in received:
-                    self.note(_STOPPING)
+                    self.note(self._stopping)
                 if 0 in received:
                     ours.close()
                     return

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
 from pine_boost._version import __version__
+from pine_boost.errors import PineBoostError
 
 INTERRUPTED = 130  # as shells count Ctrl-C
 COMMANDS = {
@@ -89,30 +93,58 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     started = time.monotonic()  # a time limit covers the whole command, imports included
-    parsed = build_parser().parse_args(arguments)
-    parsed.started = started
+    parsed = argparse.Namespace(debug=False)
+    with _noting_ctrl_c() as presses:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                warnings.showwarning = _show_warning
+                parsed = build_parser().parse_args(arguments)
+                parsed.started = started
+                return int(_module(parsed.command).main(parsed))
+        except BrokenPipeError:  # the reader of our output is gone, as with head
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        except KeyboardInterrupt:
+            if parsed.debug:
+                raise
+            return _interrupted(parsed)
+        except Exception as error:
+            if parsed.debug:
+                raise
+            is_certain = isinstance(error, (OSError, PineBoostError)) and not isinstance(error, ImportError)
+            return _interrupted(parsed) if presses and not is_certain else _fail(_one_line(error))
+
+
+@contextmanager
+def _noting_ctrl_c() -> Iterator[list[int]]:
+    """Note each Ctrl-C: a library that is interrupted while it is imported may raise another error instead."""
+    presses: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if is_main else None
+
+    def note(number: int, frame: Any) -> None:
+        presses.append(number)
+        signal.default_int_handler(number, frame)
+
+    if before is not signal.default_int_handler:  # somebody else listens
+        yield presses
+        return
+    signal.signal(signal.SIGINT, note)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.showwarning = _show_warning
-            return int(_module(parsed.command).main(parsed))
-    except BrokenPipeError:  # the reader of our output is gone, as with head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        if parsed.debug:
-            raise
-        written = getattr(parsed, "written", None)
-        _fail(f"interrupted; {f'written to {written}' if written else 'nothing was written'}")
-        return INTERRUPTED
-    except Exception as error:
-        if parsed.debug:
-            raise
-        return _fail(_one_line(error))
+        yield presses
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _module(command: str) -> Any:
     return import_module(f"pine_boost.cli.{command.replace('-', '_')}")
+
+
+def _interrupted(parsed: argparse.Namespace) -> int:
+    written = getattr(parsed, "written", None)
+    _fail(f"interrupted; {f'written to {written}' if written else 'nothing was written'}")
+    return INTERRUPTED
 
 
 def _fail(text: str) -> int:
@@ -122,7 +154,6 @@ def _fail(text: str) -> int:
 
 def _one_line(error: Exception) -> str:
     from pine_boost.cli.flags import message_of
-    from pine_boost.errors import PineBoostError
 
     text = message_of(error)
     if isinstance(error, PineBoostError):

@@ -2,7 +2,7 @@
 
 import sys
 
-from pine_boost.cli import main
+from pine_boost.__main__ import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -16,7 +16,6 @@ from dataclasses import fields
 from typing import Any
 
 from pine_boost.cli import flags, output
-from pine_boost.errors import InvalidInputError
 from pine_boost.options import AccelerateOptions
 
 _ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
@@ -37,15 +36,16 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.accelerate import accelerate_booster
     from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST
 
-    given, is_average = flags.read_given_or_average(arguments)
-    if is_average and arguments.speedup:
-        raise InvalidInputError("--speedup measures a single ensemble; leave it out for a model that averages several.")
-    output.require_place(arguments, committee.FILES if is_average else [ARRAYS, MANIFEST])
-    X_fit, X_val = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_val))
-    options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
-    result: Any = accelerate_booster(given.source, X_fit, X_val, **options)
-    folder = result.save(arguments.output, overwrite=arguments.force)
-    measured = result.speedup() if arguments.speedup else {}
+    with flags.progress_of(arguments) as progress:
+        given, is_average = flags.read_given_or_average(arguments)
+        output.require_place(arguments, committee.FILES if is_average else [ARRAYS, MANIFEST])
+        X_fit, X_val = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_val))
+        options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
+        result: Any = accelerate_booster(given.source, X_fit, X_val, **options, callback=progress)
+        progress.say("writing the scorer")
+        arguments.written = folder = result.save(arguments.output, overwrite=arguments.force)
+        progress.say("measuring")
+        measured = result.speedup() if arguments.speedup else {}
     names = ("status", "claim", "work", "work_rows", "seconds")
     facts = result.to_dict() if is_average else {name: getattr(result, name) for name in names}
     speed = {str(size): ratio for size, ratio in measured.items()}

@@ -23,6 +23,7 @@ from typing import Any
 
 from pine_boost.cli import INTERRUPTED, flags
 from pine_boost.options import METHODS, Option, fleet_options, option_of
+from pine_boost.progress import Progress
 
 _RUN = ("method", "n_jobs", "dask", "reports")
 # every option of prune, compress and accelerate that has a flag, with its entry in the table for each method
@@ -62,13 +63,14 @@ def main(arguments: argparse.Namespace) -> int:
 
     options = {name: getattr(arguments, name) for name in _FOR_ALL} | {"threshold": flags.thresholds(arguments)}
     try:
-        found = run_fleet(
-            arguments.jobs,
-            arguments.output,
-            options={name: value for name, value in options.items() if value is not None and value is not False},
-            callback=_show,
-            **{name: getattr(arguments, name) for name in (*_RUN, "trust_pickle")},
-        )
+        with Progress(kept="what is done is kept"):
+            found = run_fleet(
+                arguments.jobs,
+                arguments.output,
+                options={name: value for name, value in options.items() if value is not None and value is not False},
+                callback=_show,
+                **{name: getattr(arguments, name) for name in (*_RUN, "trust_pickle")},
+            )
     except KeyboardInterrupt as end:
         if not end.args:  # before there was a summary
             raise

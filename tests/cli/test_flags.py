@@ -201,6 +201,75 @@ def test_as_a_program_with_plain_lines_in_a_log(files, tmp_path):
     assert (tmp_path / "out" / "certificate.json").is_file()
 
 
+@pytest.mark.usefixtures("python_hears_ctrl_c")
+@pytest.mark.parametrize(
+    ("raised", "expected", "words"),
+    [
+        (ImportError("a half of numpy"), 130, "interrupted; nothing was written"),
+        (MissingDependencyError("Install xgboost."), 130, "interrupted; nothing was written"),
+        (TypeError("cannot compare structured or void to non-structured arrays"), 130, "interrupted; nothing"),
+        (OutputError("The result was kept in /tmp."), 1, "The result was kept in /tmp."),
+    ],
+)
+def test_an_error_that_ctrl_c_became_is_an_interruption(raised, expected, words, monkeypatch, capsys):
+    def press(_):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise raised from None
+
+    monkeypatch.setattr("pine_boost.cli.doctor.main", press)
+    code, _, err = run(capsys, "doctor")
+    assert (code, words in err) == (expected, True)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("body", "expected", "words"),
+    [
+        ("exec('import signal; signal.raise_signal(signal.SIGINT)')", 130, "error: interrupted; nothing was written"),
+        ("atexit.register(signal.raise_signal, signal.SIGINT) and 0", 0, ""),
+    ],
+)
+def test_ctrl_c_in_an_import_or_at_the_end_does_not_kill_the_interpreter(body, expected, words):
+    program = f"""
+import atexit, signal, sys
+import pine_boost.cli.doctor
+from pine_boost.__main__ import run
+signal.signal(signal.SIGINT, signal.default_int_handler)
+pine_boost.cli.doctor.main = lambda _: {body}
+sys.argv = ["pine-boost", "doctor"]
+sys.exit(run())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == expected, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("python_hears_ctrl_c")
+def test_ctrl_c_is_acknowledged_without_a_terminal(tmp_path, monkeypatch, capsys):
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, nthread=1).fit(X, y)
+    model.save_model(tmp_path / "model.json")
+    real, pressed = pine_boost.accelerate.proved_plan, []
+
+    def press(*given, **named):
+        if not pressed:
+            pressed.append(True)
+            signal.raise_signal(signal.SIGINT)
+        return real(*given, **named)
+
+    monkeypatch.setattr("pine_boost.accelerate.proved_plan", press)
+    code, _, err = run(capsys, "accelerate", tmp_path / "model.json", "-o", tmp_path / "out")
+    assert code == 130
+    assert err.index("Ctrl-C: stopping; the best result so far is kept") < err.index("interrupted; wrote a scorer")
+    monkeypatch.setattr("pine_boost.fleet.run_fleet", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    code, _, err = run(capsys, "fleet", tmp_path, "-o", tmp_path / "many")
+    assert code == 130
+    assert err.startswith("Ctrl-C: stopping; what is done is kept")
+
+
 def test_ctrl_c_keeps_the_best_certified_model(tmp_path):
     X, y = datasets.load_breast_cancer(return_X_y=True)
     model = xgboost.XGBClassifier(n_estimators=60, max_depth=3, nthread=1).fit(X[:250], y[:250])
