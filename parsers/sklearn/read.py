@@ -441,6 +441,8 @@ def classic_nodes(trees: Sequence[Any], columns: Sequence[IntArray | None] | Non
         left, right = record["left_child"], record["right_child"]
         if np.any((left == LEAF) != (right == LEAF)):
             raise MalformedModelError("A scikit-learn tree has a node with a single child.")
+        if min(left.min(), right.min()) < LEAF:  # scikit-learn itself would read before its nodes
+            raise MalformedModelError("A child of a scikit-learn tree lies outside its tree.")
         part = one_tree(left, right, record)
         if mapping is not None:
             own = np.asarray(mapping, dtype=np.int64)[np.where(left == LEAF, 0, record["feature"])]

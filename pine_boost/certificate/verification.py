@@ -411,8 +411,15 @@ def recompute_region(
             f"The score {region.score_name!r} is taken from the region: how it was fitted is not "
             "recorded, and that X_cal was not used is taken on trust.",
         )
-    measured = partial(measure, space=region.space, score=region.score_tables, tables=region.tables)
-    seen, held = (measured(rows, original=original if region.indifference > 0 else None) for rows in (fit, cal))
+    has_distances = region.indifference > 0 or region.nesting is not None  # a tiny share of alpha is 0.0
+    measured = partial(
+        measure,
+        space=region.space,
+        score=region.score_tables,
+        tables=region.tables,
+        original=original if has_distances else None,
+    )
+    seen, held = map(measured, (fit, cal))
     if region.nesting is None:
         delta, calibration = calibrate_fixed(original, seen, held, region.indifference)
         require_fields(region, {"delta": delta}, _IN_REGION)

@@ -26,6 +26,7 @@ from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_region
 from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
+from pine_boost.region.region_ladder import RegionLadder
 from pine_boost.report.prune_report import render_report
 from pine_boost.sweeping import sweep
 from tests.support.grids import edge_rows
@@ -120,6 +121,21 @@ def test_a_changed_ladder_or_step_is_noticed(booster):
     assert verify(model, result.model, region, certificate).agrees
     with pytest.raises(CertificateMismatch, match="'nesting' of the region is not what X_fit gives"):
         verify(model, result.model, region, certificate, X_fit=X[:250], X_cal=X[250:])
+
+
+def test_a_ladder_whose_share_of_alpha_vanishes_is_refused():
+    """The product of a denormal share and alpha is 0.0: no share, but still a ladder of distances."""
+    model, X = fitted("lightgbm")
+    n = len(X) // 2
+    result = prune_booster(model, X[:n], X[n:], alpha=0.25)
+    steps = result.region.calibration
+    ladder = RegionLadder(5e-324, steps[:1], np.zeros(1))
+    forged = replace(result.region, nesting=ladder, calibration=steps - steps[0]).with_alpha(0.25)
+    region = Region.from_json(forged.to_json())
+    assert (region.tau, region.delta, region.indifference) == (result.region.tau, None, 0.0)
+    certificate = reworded(result.certificate, region_fingerprint=region.fingerprint(), boundary_share=5e-324)
+    with pytest.raises(CertificateMismatch, match="'nesting' of the region is not what X_fit gives"):
+        verify(model, result.model, region, certificate, X_fit=X[:n], X_cal=X[n:])
 
 
 def test_forged_fields_are_noticed(booster):

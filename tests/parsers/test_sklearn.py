@@ -391,6 +391,19 @@ def test_damaged_leaves_are_refused():
         read_sklearn(native)
 
 
+@pytest.mark.parametrize("children", [(-2, -2), (-2, -1), (-1, 1), (0, 0), (99, 99)])
+def test_damaged_children_are_refused(children):
+    """Only -1 is a leaf: at -2 scikit-learn itself reads before its nodes."""
+    X, y = load_iris(return_X_y=True)
+    native = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, y)
+    state = native.tree_.__getstate__()
+    last = state["nodes"][-1:].copy()
+    last["left_child"], last["right_child"] = children
+    native.tree_.__setstate__({**state, "nodes": np.concatenate([state["nodes"][:-1], last])})
+    with pytest.raises(MalformedModelError):
+        read_sklearn(native)
+
+
 def test_subclass_of_a_supported_estimator_is_read():
     class Mine(RandomForestClassifier):
         """A user's own class."""
