@@ -220,7 +220,10 @@ def accelerate_booster(
         "claim": claim,
         "thresholds": forest.decision.thresholds,
         "work": float(met.mean()) / forest.n_trees,
-        "work_per_row": [work_of(forest, sample[few]), work_of(visited, sample[few], plan.order, met[few])],
+        "work_per_row": [
+            work_of(forest, sample[few], flat=flat if visited is forest else None),
+            work_of(visited, sample[few], plan.order, met[few], flat=flat),
+        ],
         "work_rows": "synthetic rows" if X_fit is None else "X_fit",
         "kernel": kernels.name(),
         "versions": library_versions(forest.library),

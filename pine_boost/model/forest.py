@@ -209,6 +209,18 @@ class Forest:
         """Return the category codes in the set of a categorical node."""
         return self.category[self.category_offset[node] : self.category_offset[node + 1]]
 
+    def in_sets(self, nodes: IntArray, codes: IntArray) -> BoolArray:
+        """Return which of the ascending codes are in the set of each categorical node, (n_nodes, n_codes)."""
+        begins = self.category_offset[nodes]
+        lengths = self.category_offset[nodes + 1] - begins
+        row = np.repeat(np.arange(len(nodes)), lengths)
+        entries = self.category[np.arange(len(row)) + np.repeat(begins - np.cumsum(lengths) + lengths, lengths)]
+        place = np.searchsorted(codes, entries)
+        is_found = np.append(codes, np.iinfo(np.int64).min)[place] == entries  # entries are int32
+        member = np.zeros((len(nodes), len(codes)), dtype=bool)
+        member[row[is_found], place[is_found]] = True
+        return member
+
     def name_of(self, feature: int) -> str:
         """Return a feature's name for display: the model's own, or ``f<index>``."""
         return self.feature_names[feature] if self.feature_names else f"f{feature}"

@@ -14,7 +14,7 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.kernels.leaf_tables import NODE, StateNodes
 from pine_boost.model.forest import BoolArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
-from pine_boost.model.states import StateSpace
+from pine_boost.model.states import Axis, StateSpace
 from pine_boost.model.trimming import find_subtrees
 
 _CHUNK_CELLS = 4_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
@@ -173,7 +173,7 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
             rank[nodes] = np.searchsorted(axis.edges, forest.threshold[nodes])
             sides = _special_sides(forest, space, nodes)
         else:
-            sides = np.stack([_category_sides(forest, space, int(node)) for node in nodes])
+            sides = _category_sides(forest, axis, nodes)
         places = special_offset[nodes][:, None] + np.arange(sides.shape[1])
         special_left[places] = sides
     return make_trees(
@@ -240,16 +240,16 @@ def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> BoolAr
     return sides
 
 
-def _category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
-    """Return whether each state of its feature goes left at a categorical split."""
-    axis = space.axes[forest.feature[node]]
+def _category_sides(forest: Forest, axis: Axis, nodes: IntArray) -> BoolArray:
+    """Return whether each state of their feature goes left at categorical splits, (n_nodes, n_states)."""
     assert axis.codes is not None
     assert axis.code_states is not None
-    set_left = bool(forest.set_left[node])
-    sides = np.full(axis.n_states, not set_left)
-    sides[axis.code_states[np.isin(axis.codes, forest.categories_of(node))]] = set_left
+    in_set = np.zeros((len(nodes), axis.n_states), dtype=bool)
+    node, code = np.nonzero(forest.in_sets(nodes, axis.codes))
+    in_set[node, axis.code_states[code]] = True
+    sides = in_set == forest.set_left[nodes][:, None]
     if axis.missing_state >= 0:
-        sides[axis.missing_state] = forest.default_left[node]
+        sides[:, axis.missing_state] = forest.default_left[nodes]
     return sides
 
 

@@ -199,7 +199,7 @@ def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes:
     closed = forest.category_rule is CategoryRule.KNOWN
     sets = [forest.categories_of(node) for node in nodes]
     codes = np.unique(np.concatenate([*sets, np.arange(len(known) if known and closed else 0)]))
-    member = np.stack([np.isin(codes, s) for s in sets], axis=1)
+    member = np.ascontiguousarray(forest.in_sets(nodes, codes).T)
     # Rows as bytes: np.unique(axis=0) compares records of a field per node, slowly, and makes Ctrl-C a TypeError.
     packed = np.packbits(member, axis=1)
     signatures = packed.view(f"V{packed.shape[1]}").reshape(-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pine_boost.kernels import leaves
+from pine_boost.kernels.flat_forest import FlatForest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, Int32Array
 from pine_boost.model.rules import SplitKind
@@ -39,16 +40,24 @@ def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
     return X
 
 
-def work_of(forest: Forest, rows: FloatArray, order: Int32Array | None = None, met: Int32Array | None = None) -> float:
+def work_of(
+    forest: Forest,
+    rows: FloatArray,
+    order: Int32Array | None = None,
+    met: Int32Array | None = None,
+    *,
+    flat: FlatForest | None = None,
+) -> float:
     """Sum over the trees of 2 plus the mean number of splits that a row passes.
 
-    With an order of visits: over the trees that each row has met, ``met`` of them.
+    With an order of visits: over the trees that each row has met, ``met`` of them. ``flat`` is `flatten` of the
+    forest, where it is known.
     """
     subtrees = forest_subtrees(forest)
     depth = np.zeros(forest.n_nodes)
     for number, level in enumerate(subtrees.levels):
         depth[level] = number
-    work = TREE_WORK + depth[subtrees.leaf_node][leaves(flatten(forest), rows)]
+    work = TREE_WORK + depth[subtrees.leaf_node][leaves(flat or flatten(forest), rows)]
     if order is not None and met is not None:
         work = np.where(np.arange(len(order)) < met[:, None], work[:, order], 0.0)
     return float(work.sum(axis=1).mean())
