@@ -128,9 +128,9 @@ def test_a_ladder_whose_share_of_alpha_vanishes_is_refused():
     model, X = fitted("lightgbm")
     n = len(X) // 2
     result = prune_booster(model, X[:n], X[n:], alpha=0.25)
-    steps = result.region.calibration
-    ladder = RegionLadder(5e-324, steps[:1], np.zeros(1))
-    forged = replace(result.region, nesting=ladder, calibration=steps - steps[0]).with_alpha(0.25)
+    first = result.region.calibration[:1] - 1
+    ladder = RegionLadder(5e-324, first, np.zeros(1))
+    forged = replace(result.region, nesting=ladder, calibration=result.region.calibration - first).with_alpha(0.25)
     region = Region.from_json(forged.to_json())
     assert (region.tau, region.delta, region.indifference) == (result.region.tau, None, 0.0)
     certificate = reworded(result.certificate, region_fingerprint=region.fingerprint(), boundary_share=5e-324)
