@@ -25,6 +25,7 @@ from benchmarks import data
 from benchmarks.cells import percent
 from benchmarks.frames import markdown
 from benchmarks.machine import record_run
+from benchmarks.models import fit
 from benchmarks.paper import add_data_options, add_run_options, check_data, listed
 from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
 
@@ -62,15 +63,9 @@ class Cell:
 def train(model: str, seed: int, X: Any, y: Any, trees: int, depth: int | None = None) -> Any:
     """XGBoost of a depth or a random forest, one thread; ``depth`` instead of the model's own."""
     if model == "random-forest":
-        from sklearn.ensemble import RandomForestClassifier
-
-        return RandomForestClassifier(trees, max_depth=depth, random_state=seed, n_jobs=1).fit(X, y)
-    from xgboost import XGBClassifier
-
+        return fit(model, trees, X, y, seed=seed, max_depth=depth)
     depth = depth or int(model.removeprefix("xgboost-"))
-    return XGBClassifier(
-        n_estimators=trees, max_depth=depth, learning_rate=0.1, random_state=seed, n_jobs=1, verbosity=0
-    ).fit(X, y)
+    return fit("xgboost", trees, X, y, seed=seed, max_depth=depth, learning_rate=0.1)
 
 
 class Ensemble:

@@ -12,7 +12,6 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 
 from benchmarks.machine import record_run
 from benchmarks.measuring import measured, run_child, say, say_started
+from benchmarks.models import fit
 from benchmarks.paper import listed
 from benchmarks.runner import RESULTS, Job, run_jobs
 
@@ -45,30 +45,10 @@ print(1000 * (time.perf_counter() - started))
 """
 
 
-def _xgboost(trees: int, depth: int) -> Callable[[Any, Any], Any]:
-    def train(X: Any, y: Any) -> Any:
-        from xgboost import XGBClassifier
-
-        return XGBClassifier(
-            n_estimators=trees, max_depth=depth, learning_rate=0.1, n_jobs=1, verbosity=0, random_state=0
-        ).fit(X, y)
-
-    return train
-
-
-def _lightgbm(trees: int, leaves: int) -> Callable[[Any, Any], Any]:
-    def train(X: Any, y: Any) -> Any:
-        from lightgbm import LGBMClassifier
-
-        return LGBMClassifier(n_estimators=trees, num_leaves=leaves, n_jobs=1, verbose=-1, random_state=0).fit(X, y)
-
-    return train
-
-
-MODELS = {
-    "XGBoost 100 x depth 6": _xgboost(100, 6),
-    "XGBoost 500 x depth 7": _xgboost(500, 7),
-    "LightGBM 1000 x 63 leaves": _lightgbm(1000, 63),
+MODELS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "XGBoost 100 x depth 6": ("xgboost", 100, {"max_depth": 6, "learning_rate": 0.1}),
+    "XGBoost 500 x depth 7": ("xgboost", 500, {"max_depth": 7, "learning_rate": 0.1}),
+    "LightGBM 1000 x 63 leaves": ("lightgbm", 1000, {"num_leaves": 63}),
 }
 
 
@@ -101,7 +81,8 @@ def answer_of(cell: Cell) -> dict[str, Any]:
 
     n_rows = int(cell.rows)
     X, y = generate(n_rows, 0)
-    model, X_val = MODELS[cell.model](X, y), generate(n_rows // VAL_SHARE, 1)[0]
+    kind, trees, options = MODELS[cell.model]
+    model, X_val = fit(kind, trees, X, y, **options), generate(n_rows // VAL_SHARE, 1)[0]
     say_started()
     if cell.minimize == EXITS:
         run = measured(lambda: pine_boost.accelerate_booster(model, X, X_val, fidelity=FIDELITY))

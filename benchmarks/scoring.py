@@ -46,30 +46,16 @@ SINGLE_CALLS = 200  # single rows per timing
 
 def train(model: str, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
     """A model of the benchmark, trained in one thread."""
-    if model.startswith("xgboost"):
-        import xgboost
-
-        n_trees, depth = map(int, model.partition("-")[2].split("x"))
-        options = {"learning_rate": 0.1} if n_trees == 100 else {"learning_rate": 0.03}
-        return xgboost.XGBClassifier(n_estimators=n_trees, max_depth=depth, n_jobs=1, **options).fit(X, y)
-    if model.startswith("lightgbm"):
-        import lightgbm
-
-        n_trees, leaves = map(int, model.partition("-")[2].split("x"))
-        rate = 0.1 if n_trees == 100 else 0.02
-        made = lightgbm.LGBMClassifier(
-            n_estimators=n_trees, num_leaves=leaves, learning_rate=rate, n_jobs=1, verbosity=-1
-        )
-        return made.fit(X, y)
-    if model.startswith("catboost"):
-        n_trees, depth = map(int, model.rpartition("-")[2].split("x"))
-        policy = "Depthwise" if "depthwise" in model else "SymmetricTree"
-        return fit("catboost", n_trees, X, y, depth=depth, grow_policy=policy)
-    from sklearn import ensemble
-
-    if model == "histgb-100":
-        return ensemble.HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=0).fit(X, y)
-    return ensemble.RandomForestClassifier(n_estimators=200, n_jobs=1, random_state=0).fit(X, y)
+    kind, _, size = model.rpartition("-")
+    if kind in ("histgb", "forest"):
+        options = {"early_stopping": False} if kind == "histgb" else {}
+        return fit("histgb" if kind == "histgb" else "random-forest", int(size), X, y, **options)
+    trees, limit = map(int, size.split("x"))
+    if kind.startswith("catboost"):
+        policy = "Depthwise" if "depthwise" in kind else "SymmetricTree"
+        return fit("catboost", trees, X, y, depth=limit, grow_policy=policy)
+    rate = 0.1 if trees == 100 else {"xgboost": 0.03, "lightgbm": 0.02}[kind]
+    return fit(kind, trees, X, y, learning_rate=rate, **{"max_depth" if kind == "xgboost" else "num_leaves": limit})
 
 
 def engines(

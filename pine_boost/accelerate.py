@@ -39,9 +39,9 @@ from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
 from pine_boost.scoring.accelerate_result import AccelerateResult
-from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
-from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
-from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, proved_plan, truncate
+from pine_boost.scoring.fast_scorer import FastScorer
+from pine_boost.scoring.native_sum import is_unordered, native_sum, require_own_predict
+from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, parts_of_model, proved_plan, truncate
 from pine_boost.scoring.validated_exits import Stages, build_stages, test_seconds, validate_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows
@@ -163,7 +163,7 @@ def accelerate_booster(
     source = open_pickle(model, trust_pickle)
     committee = committee_of(source)
     if committee is not None:  # several calibrators, or a soft vote
-        average: Any = accelerate_committee(committee, X_fit, X_val, options, spent, _fast_scorer)
+        average: Any = accelerate_committee(committee, X_fit, X_val, options, spent, accelerate_booster)
         return average  # type: ignore[no-any-return]
     outer = unwrap(source, threshold)
     column = None if X_val is None else outer.raw_column(segments, X_val)
@@ -201,16 +201,7 @@ def accelerate_booster(
                 lambda left: proved_plan(visited, flat, sample, is_fitted=rows is not None, budget=left), budget
             )
         plan = proved
-    parts = ScorerParts(
-        flat=flat,
-        native=native,
-        plan=plan,
-        schema=schema_of(forest),
-        classes=forest.classes,
-        probability=probability_rule(parsed),
-        prepare=outer.prepare,
-        finish=outer.finish,
-    )
+    parts = parts_of_model(parsed, flat, native, plan, prepare=outer.prepare, finish=outer.finish)
     met = np.zeros(len(sample), dtype=np.int32)
     kernels.bind(flat, native, plan).classes(sample, met=met)
     few = slice(WORK_ROWS)
@@ -240,12 +231,6 @@ def accelerate_booster(
         native=native_predict(parsed, outer.outer),
         sample=as_table(sample, schema_of(forest)) if X_fit is None else first_rows(X_fit, n_sampled),
     )
-
-
-def _fast_scorer(model: Any, time_limit: float | None) -> tuple[FastScorer, bool]:
-    """The scorer, and whether Ctrl-C was pressed."""
-    result = accelerate_booster(model, time_limit=time_limit, verbose=False)
-    return result.scorer, "stopped" in result.facts
 
 
 def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:

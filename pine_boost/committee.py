@@ -16,16 +16,7 @@ import numpy.typing as npt
 
 from pine_boost._version import __version__
 from pine_boost.budget import SHARES, Budget, StopReason, until_ctrl_c
-from pine_boost.certificate.claims import (
-    MEASURED,
-    NOT_VALIDATED,
-    VALIDATED,
-    Statement,
-    bound_in_words,
-    kept_answer,
-    share_promise,
-    short_statistic,
-)
+from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, Statement
 from pine_boost.certificate.saved import digests
 from pine_boost.compression.fixed_sequence import (
     Tested,
@@ -70,7 +61,6 @@ _CALIBRATED = "CalibratedClassifierCV"
 # Share of rows that every member is expected to change, as multiples of the share that the whole may change; an average
 # changes fewer rows than its members do.
 _LEVELS = np.geomspace(0.1, 8.0, 14)
-_OF_CLASSES: dict[str, Any] = {"keeps_class": True, "tolerance": None, "thresholds": ()}
 Whole = tuple[Any, Callable[[], Figures]]  # a model like the one given, and what measures it
 _LEAST_SECONDS = 0.01  # for a member, when time is over
 
@@ -193,6 +183,8 @@ class CommitteeResult:
         Validation rows, and those on which the two whole models differ.
     bound : float
         Exact lower bound on the share that is kept, at ``confidence``.
+    overlap : float
+        Share of the validation rows that X_fit holds too, beyond what is expected by chance.
     tested : tuple of Tested
         The wholes that were tested, the most careful first.
     minimize : str or None
@@ -214,12 +206,20 @@ class CommitteeResult:
     n_val: int
     n_changed: int
     bound: float
+    overlap: float
     tested: tuple[Tested, ...] = field(repr=False)
     minimize: str | None
     side_by_side: SideBySide = field(repr=False)
     seconds: float
     stopped: str | None
     original: Any = field(repr=False)
+
+    @property
+    def statement(self) -> Statement:
+        """The numbers of the test."""
+        names = ("status", "fidelity", "confidence", "n_val", "n_changed", "bound", "overlap")
+        numbers = {name: getattr(self, name) for name in names}
+        return Statement(keeps_class=True, tolerance=None, thresholds=(), **numbers)
 
     @property
     def scorer(self) -> Any:
@@ -257,16 +257,11 @@ class CommitteeResult:
 
     def promise(self) -> str:
         """The claim in two short sentences with one number."""
-        if self.status != VALIDATED:
-            return self.claim
-        return short_statistic(share_promise(kept_answer(**_OF_CLASSES), self.fidelity))
+        return self.statement.promise(self.claim)
 
     def _stated(self, claim: str) -> list[str]:
         """What is promised, and what it rests on; nothing is measured."""
-        lines = [self.headline(), claim]
-        if self.status != NOT_VALIDATED:
-            lines.append(bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence) + ".")
-        return lines
+        return [self.headline(), claim, *self.statement.evidence()]
 
     def speedup(self, sizes: Sequence[int] = SIZES) -> dict[int, float]:
         """How many times as fast the whole is, by rows of a call; measured now."""
@@ -383,14 +378,9 @@ class FastMarginMember(FastMember):
 
 
 def accelerate_committee(
-    committee: Committee,
-    X_fit: Any,
-    X_val: Any,
-    options: AccelerateOptions,
-    spent: Any,
-    accelerate: Callable[[Any, float | None], tuple[Any, bool]],
+    committee: Committee, X_fit: Any, X_val: Any, options: AccelerateOptions, spent: Any, accelerate: Callable[..., Any]
 ) -> CommitteeResult:
-    """Replace every member by a scorer that evaluates all of its trees, and test the whole on X_val."""
+    """Replace every member by its `AccelerateResult.scorer`, which evaluates all trees, and test the whole on X_val."""
     if options.fidelity == 1 or X_fit is None or X_val is None:
         raise InvalidInputError(
             f"A {type(committee.average).__name__} that averages {len(committee.members)} models is tested and not "
@@ -403,9 +393,9 @@ def accelerate_committee(
     made, before = [], []
     for ensemble in committee.ensembles:
         limit = max(budget.remaining, _LEAST_SECONDS) if budget.is_limited else None
-        scorer, is_stopped = accelerate(ensemble, limit)
-        budget = budget.after_ctrl_c() if is_stopped and not budget.is_interrupted else budget
-        made.append((FastMarginMember if hasattr(ensemble, "decision_function") else FastMember)(scorer))
+        fast = accelerate(ensemble, time_limit=limit, verbose=False)
+        budget = budget.after_ctrl_c() if "stopped" in fast.facts and not budget.is_interrupted else budget
+        made.append((FastMarginMember if hasattr(ensemble, "decision_function") else FastMember)(fast.scorer))
         given = read_given(ensemble, decision="value")
         before.append(figures_of(given.parsed, to_matrix(given.wrapper.rows(few), given.schema)))
     after = [replace(own, bytes=len(pickled(member))) for own, member in zip(before, made, strict=True)]
@@ -491,19 +481,17 @@ def _result(
     accepted = [whole for whole, outcome in zip(made, tested, strict=True) if outcome.accepted]
     model, n_changed, after = accepted[-1] if accepted else (committee.whole, 0, before)
     status = NOT_VALIDATED if not accepted else MEASURED if tables.is_overlapping else VALIDATED
-    numbers: dict[str, Any] = {
-        "fidelity": float(fidelity),
-        "confidence": float(confidence),
-        "n_val": n_val,
-        "n_changed": n_changed,
-        "bound": lower_bound(n_changed, n_val, confidence),
-    }
     calls = partial(_calls, committee.whole, model)
-    return CommitteeResult(
+    result = CommitteeResult(
         model=model,
         status=status,
-        claim=Statement(status=status, **numbers, **_OF_CLASSES, overlap=tables.overlap).claim(),
-        **numbers,
+        claim="",
+        fidelity=float(fidelity),
+        confidence=float(confidence),
+        n_val=n_val,
+        n_changed=n_changed,
+        bound=lower_bound(n_changed, n_val, confidence),
+        overlap=tables.overlap,
         tested=tested,
         minimize=getattr(options, "minimize", None),  # a scorer evaluates every tree
         side_by_side=SideBySide(before(), after(), "X_fit", calls, first_rows(tables.X_val, WORK_ROWS)),
@@ -511,3 +499,4 @@ def _result(
         stopped=str(StopReason.INTERRUPTED) if budget.is_interrupted else None,
         original=committee.whole,
     )
+    return replace(result, claim=result.statement.claim())

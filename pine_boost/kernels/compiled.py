@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.flat_forest import (
-    ExitPlan,
-    FlatForest,
-    FloatArray,
-    Int32Array,
-    Link,
-    NativeSum,
-    TableSums,
-    arrays_of,
-)
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum, TableSums
 from pine_boost.kernels.library import RegionStruct, ScorerStruct, TableStruct
 
 _NO_MEMORY = -3
@@ -136,45 +127,31 @@ class CompiledTrees:
 
 def scorer_fields(flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None) -> dict[str, Any]:
     """The fields of ``scorer_t``, see trees.c: integers, floats and arrays; those that are left out stay 0."""
+
+    def named(record: Any, *left_out: str) -> dict[str, Any]:
+        """What the struct takes from a record under the same name."""
+        names = (name for name, *_ in ScorerStruct._fields_ if name not in left_out)
+        return {name: getattr(record, name) for name in names if hasattr(record, name)}
+
     quick, quick_tree = quick_nodes(flat)
-    found: dict[str, Any] = {**arrays_of(flat)}
-    for name in ("n_features", "n_outputs", "n_trees", "n_sources", "n_columns", "is_float32", "is_closed"):
-        found[name] = int(getattr(flat, name))
     has_missing_value = not np.isnan(flat.missing_value)
-    found |= {
-        "snaps": int(flat.zero >= 0),
-        "zero": flat.zero,
-        "refuses_missing": int(flat.refuses_missing),
-        "refuses_infinite": int(flat.refuses_infinite),
-        "has_missing_value": int(has_missing_value),
-        "missing_value": flat.missing_value if has_missing_value else 0.0,
-        "category_rule": int(flat.code_rule),
-        "quick": quick,
-        "quick_tree": quick_tree,
-        "divisor": 1.0,
-        "slope": 1.0,
-    }
+    found = {"divisor": 1.0, "slope": 1.0, "quick": quick, "quick_tree": quick_tree, **named(flat)}
+    found |= {"snaps": flat.zero >= 0, "has_missing_value": has_missing_value, "category_rule": flat.code_rule}
+    found["missing_value"] = flat.missing_value if has_missing_value else 0.0
     if native is not None:
-        found |= {
-            "sums_float32": int(native.value.dtype == np.float32),
-            "native_width": native.value.shape[1],
-            "native_value": native.value,
-            "native_intercept": native.intercept,
-            "intercept_last": int(native.intercept_last),
-            "link": int(native.link),
-            "divisor": native.divisor,
-            "slope": native.slope,
-            "n_cuts": len(native.cuts),
-            "cut": native.cuts,
-            "wins_ties": int(native.wins_ties),
-        }
+        found |= named(native, "value", "intercept")
+        found |= {"native_value": native.value, "native_intercept": native.intercept, "cut": native.cuts}
+        found |= {"native_width": native.value.shape[1], "n_cuts": len(native.cuts)}
+        found["sums_float32"] = native.value.dtype == np.float32
     if plan is not None:
         offset, fresh = fresh_sources(flat, plan.order)
-        found |= arrays_of(plan)
-        found |= {"n_stages": plan.n_stages, "n_sets": plan.n_sets, "width": plan.value.shape[2]}
-        found |= {"n_exits": plan.low.shape[1], "fresh_offset": offset, "fresh_source": fresh}
-        found |= row_walks(flat, plan.order, quick, quick_tree)
-    return found
+        found |= named(plan) | row_walks(flat, plan.order, quick, quick_tree)
+        found |= {"width": plan.value.shape[2], "n_exits": plan.low.shape[1]}
+        found |= {"fresh_offset": offset, "fresh_source": fresh}
+    return {
+        name: value if isinstance(value, np.ndarray) else float(value) if isinstance(value, float) else int(value)
+        for name, value in found.items()
+    }
 
 
 def quick_nodes(flat: FlatForest) -> tuple[npt.NDArray[Any], Int32Array]:

@@ -70,6 +70,25 @@ class SignedStruct(ctypes.Structure):
     _fields_ = tuple(_typed(_POINTER, "start column sign"))
 
 
+_SMALL = ctypes.c_int32
+_KINDS = {"p": _POINTER, "n": _NUMBER, "s": _SMALL}  # pointer, number, small number
+# Result and arguments of each function. pine_score_row has no types of arguments: without them a call takes 0.4 us
+# instead of 0.7; it is called with a c_void_p, with bytes (the cheapest pointer that ctypes can make) and with a bool.
+_SIGNATURES: dict[str, tuple[Any, str]] = {
+    "score_row": (_SMALL, ""),
+    "score": (_SMALL, "ppnnpp"),
+    "leaves": (_SMALL, "ppnnp"),
+    "margins": (_SMALL, "ppnnsp"),
+    "region": (_SMALL, "pppnnpp"),
+    "walk_states": (_SMALL, "ppnnpnpnnp"),
+    "sum_leaves": (None, "pnnppnp"),
+    "products": (None, "ppnpp"),
+    "transposed": (None, "ppnpsp"),
+    "normal": (None, "ppnppp"),
+    "renumber": (_NUMBER, "ppnppp"),
+}
+
+
 def file_name() -> str:
     """Name of the compiled file: it changes with the source and the flags."""
     digest = hashlib.sha256(SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
@@ -150,32 +169,11 @@ def load() -> Any | None:
 def _open(path: Path) -> Any | None:
     try:
         library = ctypes.CDLL(str(path))
-        number, pointer, small = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32
-        # pine_score_row has no argtypes: without them a call takes 0.4 us instead of 0.7; it is called
-        # with a c_void_p, with bytes (the cheapest pointer that ctypes can make) and with a bool
-        library.pine_score.argtypes = [pointer, pointer, number, number, pointer, pointer]
-        library.pine_leaves.argtypes = [pointer, pointer, number, number, pointer]
-        library.pine_margins.argtypes = [pointer, pointer, number, number, small, pointer]
-        library.pine_walk_states.argtypes = [
-            *[pointer] * 2,
-            *[number] * 2,
-            pointer,
-            number,
-            pointer,
-            *[number] * 2,
-            pointer,
-        ]
-        library.pine_sum_leaves.argtypes = [pointer, number, number, pointer, pointer, number, pointer]
-        library.pine_products.argtypes = [pointer, pointer, number, pointer, pointer]
-        library.pine_transposed.argtypes = [pointer, pointer, number, pointer, small, pointer]
-        library.pine_normal.argtypes = [pointer, pointer, number, pointer, pointer, pointer]
-        library.pine_renumber.argtypes = [pointer, pointer, number, *[pointer] * 3]
-        library.pine_renumber.restype = number
-        for function in (library.pine_sum_leaves, library.pine_products, library.pine_transposed, library.pine_normal):
-            function.restype = None
-        library.pine_region.argtypes = [pointer, pointer, pointer, number, number, pointer, pointer]
-        for name in ("walk_states", "score_row", "score", "leaves", "margins", "region"):
-            getattr(library, f"pine_{name}").restype = small
+        for name, (result, kinds) in _SIGNATURES.items():
+            function = getattr(library, f"pine_{name}")
+            function.restype = result
+            if kinds:
+                function.argtypes = [_KINDS[kind] for kind in kinds]
     except (OSError, AttributeError):
         return None
     return library

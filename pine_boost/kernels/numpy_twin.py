@@ -190,11 +190,7 @@ class NumpyTrees:
         flat, native = self._flat, self._native
         assert native is not None
         start = np.zeros_like(native.intercept) if native.intercept_last else native.intercept
-        sums = np.tile(start, (len(leaves), 1))
-        for tree in range(flat.n_trees):
-            output = flat.tree_output[tree]
-            columns = slice(None) if output < 0 else slice(output, output + 1)
-            sums[:, columns] += native.value[leaves[:, tree]]
+        sums = add_leaves(leaves, native.value, flat.tree_output, np.tile(start, (len(leaves), 1)))
         if native.intercept_last:
             sums += native.intercept
         return sums.astype(np.float64)
@@ -257,7 +253,9 @@ def walk_states(trees: Any, states: Int32Array) -> Int32Array:
     return np.asarray(leaf.take(node).reshape(n_rows, len(trees.root)))
 
 
-def add_leaves(leaves: Int32Array, value: FloatArray, output: Int32Array, sums: FloatArray) -> FloatArray:
+def add_leaves(
+    leaves: Int32Array, value: npt.NDArray[Any], output: Int32Array, sums: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
     """``sums`` plus the values of leaves, tree by tree."""
     for tree in range(leaves.shape[1]):
         columns = slice(None) if value.shape[1] == sums.shape[1] else slice(output[tree], output[tree] + 1)

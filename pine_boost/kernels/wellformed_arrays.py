@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pine_boost.errors import MalformedModelError
 from pine_boost.kernels.flat_forest import CATEGORY_BIT, ExitPlan, FlatForest, Link, NativeSum, TableSums
 
+_ANY = -(2**31), 2**31  # bounds of an int32
 _SIGNED, _LONG, _REAL, _WORD = (np.dtype(kind) for kind in (np.int32, np.int64, np.float64, np.uint64))
 
 
@@ -37,9 +38,8 @@ def require_wellformed_region(flat: FlatForest, sums: TableSums) -> None:
     _check_sources(flat)
     _check_trees(flat)
     n_terms, n_groups = len(sums.first), len(sums.limit)
-    for name in ("first", "second", "width"):
-        _array(getattr(sums, name), name, _SIGNED, n_terms)
-        _within(getattr(sums, name), name, 0, 2**31 if name == "width" else flat.n_columns)
+    columns = dict.fromkeys(("first", "second"), (n_terms, 0, flat.n_columns))
+    _integers(sums, {**columns, "width": (n_terms, 0, 2**31)})
     _array(sums.offset, "offset", _LONG, n_terms)
     _array(sums.group_end, "group_end", _SIGNED, n_groups)
     _require(_ascends(np.concatenate([[0], sums.group_end, [n_terms]]), strictly=False), "group_end does not ascend")
@@ -66,6 +66,14 @@ def _array(array: npt.NDArray[Any], name: str, dtype: np.dtype[Any], *shape: int
     _require(array.shape == shape, f"{name} has the shape {array.shape}, expected {shape}")
 
 
+def _integers(record: Any, expected: dict[str, tuple[int, int, int]]) -> None:
+    """Refuse arrays of int32 that have another length, or an entry below the first bound or not below the second."""
+    for name, (length, low, high) in expected.items():
+        array = getattr(record, name)
+        _array(array, name, _SIGNED, length)
+        _require(np.all((array >= low) & (array < high)), f"{name} is out of range")
+
+
 def _ascends(array: npt.NDArray[Any], *, strictly: bool) -> bool:
     """Whether no entry is below the one before; compared, as differences of int32 can wrap around."""
     return bool(np.all(array[1:] > array[:-1] if strictly else array[1:] >= array[:-1]))
@@ -79,32 +87,20 @@ def _offsets(array: npt.NDArray[Any], name: str, length: int, first: int, last: 
     )
 
 
-def _within(array: npt.NDArray[Any], name: str, low: int, high: int) -> None:
-    _require(np.all((array >= low) & (array < high)), f"{name} is out of range")
-
-
 def _check_sources(flat: FlatForest) -> None:
     n_sources, n_columns = len(flat.source_feature), flat.n_columns
     _require(0 < flat.n_features < 2**31 and 0 < flat.n_outputs < 2**20, "the number of features or outputs")
     _require(0 < n_columns < 2**23, "the number of columns")
-    _array(flat.source_feature, "source_feature", _SIGNED, n_sources)
-    _within(flat.source_feature, "source_feature", 0, flat.n_features)
+    states = n_sources, 0, 2**16
+    _integers(flat, {"source_feature": (n_sources, 0, flat.n_features), "source_known": (n_sources, -1, 2**31)})
+    _integers(flat, {"source_other": states, "source_missing": states, "code_state": (len(flat.code), 0, 2**16)})
+    _integers(flat, {"code": (len(flat.code), *_ANY), "column_base": (n_columns, 0, 2**31)})
+    _integers(flat, {"column_nan": (n_columns, 0, 2**16), "column_zero": (n_columns, -1, 2**16)})
     _array(flat.edge, "edge", _REAL, len(flat.edge))
-    _array(flat.code, "code", _SIGNED, len(flat.code))
-    _array(flat.code_state, "code_state", _SIGNED, len(flat.code))
     _offsets(flat.source_edge, "source_edge", n_sources, 0, len(flat.edge))
     _offsets(flat.source_code, "source_code", n_sources, 0, len(flat.code))
     _offsets(flat.source_column, "source_column", n_sources, 1, n_columns)
     _require(_ascends(flat.source_column, strictly=True), "a source without a column")
-    for name in ("source_other", "source_missing"):
-        _array(getattr(flat, name), name, _SIGNED, n_sources)
-        _within(getattr(flat, name), name, 0, 2**16)
-    _within(flat.code_state, "code_state", 0, 2**16)
-    _array(flat.source_known, "source_known", _SIGNED, n_sources)
-    _within(flat.source_known, "source_known", -1, 2**31)
-    for name, low in (("column_base", 0), ("column_nan", 0), ("column_zero", -1)):
-        _array(getattr(flat, name), name, _SIGNED, n_columns)
-        _within(getattr(flat, name), name, low, 2**31 if name == "column_base" else 2**16)
     for values, offset, name in ((flat.edge, flat.source_edge, "edge"), (flat.code, flat.source_code, "code")):
         inside = np.ones(max(len(values) - 1, 0), dtype=bool)
         starts = offset[1:-1]
@@ -116,13 +112,12 @@ def _check_trees(flat: FlatForest) -> None:
     n_trees, n_nodes = len(flat.root), len(flat.node)
     _require(n_trees > 0, "there is no tree")
     _array(flat.node, "node", _WORD, n_nodes)
-    for name in ("root", "depth", "tree_set", "tree_output"):
-        _array(getattr(flat, name), name, _SIGNED, n_trees)
+    n_sets = max(len(flat.set_word) - 1, 1)
+    _integers(flat, {"tree_output": (n_trees, -1, flat.n_outputs), "tree_set": (n_trees, -1, n_sets)})
+    _integers(flat, {"root": (n_trees, *_ANY), "depth": (n_trees, *_ANY), "leaf_of_node": (n_nodes, *_ANY)})
     _require(
         flat.root[0] == 0 and _ascends(flat.root, strictly=True) and flat.root[-1] < n_nodes, "root does not ascend"
     )
-    _within(flat.tree_output, "tree_output", -1, flat.n_outputs)
-    _array(flat.leaf_of_node, "leaf_of_node", _SIGNED, n_nodes)
     # narrow types: most of the time here goes into fresh memory
     tree, step = flat.node_tree, flat.step
     inner, leaf = np.flatnonzero(step), np.flatnonzero(step == 0)
@@ -136,8 +131,7 @@ def _check_trees(flat: FlatForest) -> None:
     _require(np.all(flat.leaf_of_node[inner] == -1), "leaf_of_node names a split")
     _offsets(flat.leaf_offset, "leaf_offset", n_trees, 0, len(leaf))
     numbers = flat.leaf_of_node[leaf]
-    _within(numbers, "a leaf", 0, len(numbers))
-    _require(np.all(np.bincount(numbers) == 1), "leaf_of_node does not number the leaves")
+    _require(np.array_equal(np.sort(numbers), np.arange(len(leaf))), "leaf_of_node does not number the leaves")
     owner = tree[leaf]
     _require(
         np.all((numbers >= flat.leaf_offset[owner]) & (numbers < flat.leaf_offset[owner + 1])),
@@ -159,10 +153,9 @@ def _check_depth(flat: FlatForest, tree: npt.NDArray[Any], inner: npt.NDArray[An
 
 def _check_splits(flat: FlatForest, inner: npt.NDArray[Any], tree: npt.NDArray[Any]) -> None:
     n_sets, column = len(flat.set_word) - 1, flat.column[inner]
-    _within(column, "a column", 1, flat.n_columns)
+    _require(np.all((column >= 1) & (column < flat.n_columns)), "a column is out of range")
     _array(flat.word, "word", _WORD, len(flat.word))
     _offsets(flat.set_word, "set_word", n_sets, 0, len(flat.word))
-    _within(flat.tree_set, "tree_set", -1, max(n_sets, 1))
     source = flat.column_source[column]
     of_category = flat.source_known[source] >= 0
     is_category = flat.node[inner] >> np.uint64(CATEGORY_BIT) & np.uint64(1) > 0
@@ -201,13 +194,12 @@ def _check_native(flat: FlatForest, native: NativeSum) -> None:
 def _check_plan(flat: FlatForest, native: NativeSum, plan: ExitPlan) -> None:
     n_trees, n = len(flat.root), flat.n_outputs
     n_stages, n_sets, n_cuts = len(plan.stage), plan.value.shape[1] if plan.value.ndim == 3 else 0, len(native.cuts)
-    _array(plan.order, "order", _SIGNED, n_trees)
+    _integers(
+        plan, {"order": (n_trees, 0, n_trees), "stage": (n_stages, 1, n_trees + 1), "stage_set": (n_stages, 0, n_sets)}
+    )
     _require(np.array_equal(np.sort(plan.order), np.arange(n_trees)), "the order does not visit every tree once")
-    for name in ("stage", "stage_set"):
-        _array(getattr(plan, name), name, _SIGNED, n_stages)
     _require(n_stages > 0 and n_sets > 0, "there is no stage")
-    _require(plan.stage[0] > 0 and _ascends(plan.stage, strictly=True) and plan.stage[-1] == n_trees, "the stages")
-    _within(plan.stage_set, "stage_set", 0, n_sets)
+    _require(_ascends(plan.stage, strictly=True) and plan.stage[-1] == n_trees, "the stages")
     _require(_ascends(plan.stage_set, strictly=False), "stage_set does not ascend")
     _array(plan.value, "value", _REAL, int(flat.leaf_offset[-1]), n_sets, native.value.shape[1])
     _array(plan.intercept, "intercept", _REAL, n_sets, n)

@@ -42,16 +42,15 @@ def proved_plan(
 
 def proved_parts(model: Model) -> ScorerParts:
     """A scorer with the classes of the native ``predict`` on every input, from the model alone."""
+    flat = flatten(model.forest)
+    plan = proved_plan(model.forest, flat, synthetic_rows(model.forest, SAMPLE_ROWS))
+    return parts_of_model(model, flat, native_sum(model), plan)
+
+
+def parts_of_model(model: Model, flat: FlatForest, native: NativeSum, plan: ExitPlan, **layers: Any) -> ScorerParts:
+    """A scorer that reads and answers as a model does; ``layers`` are what a Pipeline or calibrator does around it."""
     forest = model.forest
-    flat = flatten(forest)
-    return ScorerParts(
-        flat=flat,
-        native=native_sum(model),
-        plan=proved_plan(forest, flat, synthetic_rows(forest, SAMPLE_ROWS)),
-        schema=schema_of(forest),
-        classes=forest.classes,
-        probability=probability_rule(model),
-    )
+    return ScorerParts(flat, native, plan, schema_of(forest), forest.classes, probability_rule(model), **layers)
 
 
 def truncate(forest: Forest, native: NativeSum, tolerance: float) -> tuple[IntArray, NativeSum]:

@@ -61,7 +61,7 @@ def test_two_models_run_once(tmp_path):
 
 
 def test_cells_are_made_smaller_and_not_run_again(tmp_path, monkeypatch, few_synthetic_rows):
-    monkeypatch.setitem(real_sizes.MODELS, "small", real_sizes._xgboost(8, 4))
+    monkeypatch.setitem(real_sizes.MODELS, "small", ("xgboost", 8, {"max_depth": 4}))
     monkeypatch.setattr(
         real_sizes, "run_child", lambda _, cell, **__: (real_sizes.answer_of(real_sizes.Cell(**cell)), 0.0)
     )
