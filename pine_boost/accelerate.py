@@ -41,7 +41,7 @@ from pine_boost.progress import say, shown
 from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.native_sum import is_unordered, native_sum, require_own_predict
-from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, parts_of_model, proved_plan, truncate
+from pine_boost.scoring.proved_exits import SAMPLE_ROWS, keep_trees, parts_of_model, proved_plan, truncate
 from pine_boost.scoring.validated_exits import Stages, build_stages, test_seconds, validate_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows

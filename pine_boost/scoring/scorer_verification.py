@@ -38,7 +38,7 @@ from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.proof.exits import faults_of, truncation_faults
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
-from pine_boost.scoring.proved_parts import keep_trees, restrict
+from pine_boost.scoring.proved_exits import keep_trees, restrict
 from pine_boost.scoring.scorer_folder import LAYERS, REMEDY, read_parts
 from pine_boost.tables.native import as_table
 from pine_boost.tables.rows import Rows

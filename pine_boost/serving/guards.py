@@ -12,6 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pine_boost import json_fields as f
 from pine_boost import kernels
 from pine_boost.certificate import saved
@@ -25,14 +28,17 @@ from pine_boost.certificate.claims import (
     share_promise,
     short_statistic,
 )
+from pine_boost.compression.fixed_sequence import allowed, require_rows
 from pine_boost.compression.record import rows_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import path_of
 from pine_boost.model.digest import forest_digest
+from pine_boost.model.exact import largest_leaf
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import Model
+from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import model_file, original_bytes, predict_classes
+from pine_boost.options import require_share
 from pine_boost.parsers import pickled, read_model
 from pine_boost.region.region import Region
 from pine_boost.scoring.native_sum import plain_sum
@@ -49,10 +55,37 @@ from pine_boost.scoring.scorer_folder import (
     write_scorer,
 )
 from pine_boost.scoring.scorer_verification import may_be_labels
-from pine_boost.serving.margin_guard import MarginGuard, choose_margin, margin_levels
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
+
+_STEPS_PER_OCTAVE = 16
+_OCTAVES = 24
+
+
+@dataclass(frozen=True)
+class MarginGuard:
+    """Inputs closer than ``distance`` to the pruned model's own decision boundary go to the original.
+
+    Attributes
+    ----------
+    distance : float
+        In units of the margin; for several classes, the gap between the two largest margins.
+    fidelity, confidence : float
+        The targets.
+    n_val : int
+    n_differ : int
+        Rows of X_val that the pruned model answers with a different class.
+    share_guarded : float
+        Share of X_val that the pruned model answers.
+    """
+
+    distance: f.Size
+    fidelity: f.Share
+    confidence: f.Share
+    n_val: f.Positive
+    n_differ: f.Count
+    share_guarded: f.Part
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +235,44 @@ def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, 
     return choose_margin(
         decision.distance(margins), differs, margin_levels(pruned.forest), fidelity=fidelity, confidence=confidence
     )
+
+
+def choose_margin(
+    distance: FloatArray, differs: npt.NDArray[np.bool_], levels: FloatArray, *, fidelity: float, confidence: float
+) -> MarginGuard:
+    """Test descending distances, each at the full level, and take the last one that passes.
+
+    Fixed-sequence testing: the order is fixed before X_val is seen (``levels`` come from the model
+    alone), so no correction is needed. The test is the exact binomial test on the rows that
+    the pruned model answers with a different class.
+
+    Raises
+    ------
+    InvalidInputError
+        With so few rows, not even a model without any difference could pass.
+    """
+    require_share(fidelity, "fidelity")
+    require_share(confidence, "confidence")
+    fidelity, confidence = float(fidelity), float(confidence)
+    n_val = len(distance)
+    require_rows(n_val, fidelity, confidence)
+    # ascending, so the rows at or beyond a level are a suffix
+    wrong = np.sort(distance[differs])
+    n_wrong = len(wrong) - np.searchsorted(wrong, levels, side="left")
+    passed = n_wrong <= allowed(n_val, fidelity, confidence)
+    # no input reaches the first level, so the first test passes
+    last = len(levels) - 1 if passed.all() else int(np.argmin(passed)) - 1
+    chosen = float(levels[last])
+    return MarginGuard(chosen, fidelity, confidence, n_val, int(n_wrong[last]), float(np.mean(distance >= chosen)))
+
+
+def margin_levels(forest: Forest) -> FloatArray:
+    """Return descending distances from one that no input reaches down to 0, computed from the leaves alone."""
+    reach = np.abs(forest.intercept) + largest_leaf(forest).sum(axis=0)
+    cuts = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
+    top = 4 * (float(reach.max()) + cuts) + 1
+    steps = np.arange(_STEPS_PER_OCTAVE * _OCTAVES)
+    return np.concatenate([top * 2.0 ** (-steps / _STEPS_PER_OCTAVE), [0.0]])
 
 
 def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

@@ -15,7 +15,7 @@ from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.proof.exits import truncation_faults
 from pine_boost.scoring.native_sum import native_sum
-from pine_boost.scoring.proved_parts import restrict, truncate
+from pine_boost.scoring.proved_exits import restrict, truncate
 from pine_boost.scoring.scorer_verification import verify_scorer
 from tests.support.hard_rows import hard_table
 from tests.support.scorer_folders import rewrite

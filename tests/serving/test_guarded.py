@@ -14,7 +14,7 @@ from sklearn import datasets, ensemble
 import pine_boost.parsers
 from pine_boost import GuardedModel, InvalidInputError, accelerate_booster, load_scorer, prune_booster
 from pine_boost.native.predict import predict_classes
-from pine_boost.serving.scorers import BACKENDS, Scorer
+from pine_boost.serving.guarded import BACKENDS, Scorer
 from tests.adversary.attack import adversarial_rows
 
 NAMES = np.array(["benign", "malign"])
@@ -308,7 +308,7 @@ def test_without_a_compiler_the_kernel_is_numpy(results, monkeypatch):
 def test_rows_within_the_band_are_summed_as_the_library_sums(results):
     """Of an original that is not on a grid: where no exit decides, its own float32 sum does."""
     from pine_boost.kernels import bind
-    from pine_boost.scoring.proved_parts import proved_parts
+    from pine_boost.scoring.proved_exits import proved_parts
 
     model, result = results["xgboost", 2]
     parts = proved_parts(result.original)
