@@ -752,7 +752,8 @@ def comparison_promise(reached: bool, fidelity: float) -> str:
     kept = f"at least {rounded_down(100 - 100 * rest_of(fidelity))}% of inputs like these keep their decision"
     if not reached:
         return f"{met}: these rows do not show that {kept}."
-    return f"{met}: {kept}, if these rows are a random sample of them and played no part in making either model."
+    condition = "if these rows are a random sample of them and played no part in making either model"
+    return short_statistic(f"{met}: {kept}, {condition}.")
 
 
 def lossless_in_words(leaves_before: int, leaves_lossless: int) -> str:
