@@ -95,6 +95,17 @@ def test_proofs_solve_with_nothing_but_cp_sat():
         assert solvers <= {"ortools.sat.python"}, path
 
 
+def test_no_rows_are_compared_as_records():
+    """In np.unique(axis=0) numpy turns Ctrl-C into a TypeError; `unique_rows` does not."""
+    calls = (
+        (path.name, node)
+        for path in (ROOT / "pine_boost").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.unique"
+    )
+    assert [name for name, call in calls if any(keyword.arg == "axis" for keyword in call.keywords)] == []
+
+
 def test_no_test_file_imports_another():
     for path in sorted((ROOT / "tests").glob("**/*.py")):
         for node in _nodes(path):

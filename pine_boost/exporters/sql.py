@@ -171,30 +171,34 @@ def _rules(forest: Forest, scale: int, distance: Fraction) -> list[tuple[str, st
 def _scores(forest: Forest, values: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], codes: bool) -> list[str]:
     """The score of each output: a balanced sum of one CASE per tree."""
     conditions = _conditions(forest, codes)
-    orders = [_top_down(forest, tree) for tree in range(forest.n_trees)]
+    # once for all: numpy asks the enum for attributes, which is slow and swallows Ctrl-C
+    is_leaf = (forest.kind == SplitKind.LEAF).tolist()
+    orders = [_top_down(forest, tree, is_leaf) for tree in range(forest.n_trees)]
     scores = []
     for output in range(forest.n_outputs):
         parts = [str(int(starts[output]))]
         for tree in range(forest.n_trees):
             if forest.tree_output[tree] in (-1, output):
-                parts.append(_tree(forest, orders[tree], values[:, output], conditions))
+                parts.append(_tree(forest, orders[tree], values[:, output], conditions, is_leaf))
         # in CASTs, because DuckDB gives small literals a small type
         scores.append(_balanced([f"CAST({part} AS BIGINT)" for part in parts]))
     return scores
 
 
-def _top_down(forest: Forest, tree: int) -> list[int]:
+def _top_down(forest: Forest, tree: int, is_leaf: list[bool]) -> list[int]:
     order = [int(forest.tree_offset[tree])]
     for node in order:
-        if forest.kind[node] != SplitKind.LEAF:
+        if not is_leaf[node]:
             order += [int(forest.left[node]), int(forest.right[node])]
     return order
 
 
-def _tree(forest: Forest, order: list[int], values: npt.NDArray[np.int64], conditions: dict[int, str]) -> str:
+def _tree(
+    forest: Forest, order: list[int], values: npt.NDArray[np.int64], conditions: dict[int, str], is_leaf: list[bool]
+) -> str:
     written: dict[int, str] = {}
     for node in reversed(order):
-        if forest.kind[node] == SplitKind.LEAF:
+        if is_leaf[node]:
             written[node] = str(int(values[node]))
             continue
         left, right = written.pop(int(forest.left[node])), written.pop(int(forest.right[node]))
@@ -216,11 +220,12 @@ def _conditions(forest: Forest, codes: bool) -> dict[int, str]:
     """For every split the condition that is true exactly if a row goes left."""
     thresholds, default_left = plain_comparisons(forest)
     last = last_left(forest.comparison, thresholds)
+    is_numeric = (forest.kind == SplitKind.NUMERIC).tolist()
     found = {}
     for node in np.flatnonzero(forest.kind != SplitKind.LEAF).tolist():
         name = f"x{forest.feature[node]}"
         missing_left = bool(default_left[node])
-        if forest.kind[node] == SplitKind.NUMERIC:
+        if is_numeric[node]:
             condition = _comparison(forest, name, float(last[node]))
         elif forest.category_rule is CategoryRule.KNOWN:
             members, missing_left = category_list(forest, node, codes)  # listed values go right if missing ones go left

@@ -268,8 +268,10 @@ class LeafMasks:
 def require_size(forest: Forest) -> None:
     """Raise if the leaf masks of a model would not fit into a gigabyte, judging by its shape alone."""
     numeric = forest.kind == SplitKind.NUMERIC
-    splits = np.stack([forest.feature[numeric].astype(np.float64), forest.threshold[numeric]])
-    n_states = np.unique(splits, axis=1).shape[1] + forest.n_features
+    splits = forest.feature[numeric], forest.threshold[numeric]
+    order = np.lexsort(splits)
+    is_new = np.any([split[order][1:] != split[order][:-1] for split in splits], axis=0)
+    n_states = np.count_nonzero(is_new) + bool(len(order)) + forest.n_features
     leaves = np.add.reduceat(forest.kind == SplitKind.LEAF, forest.tree_offset[:-1], dtype=np.int64)
     _require_size(forest.n_trees, n_states, -(-int(leaves.max()) // 64))
 

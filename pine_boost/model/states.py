@@ -200,10 +200,7 @@ def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes:
     sets = [forest.categories_of(node) for node in nodes]
     codes = np.unique(np.concatenate([*sets, np.arange(len(known) if known and closed else 0)]))
     member = np.ascontiguousarray(forest.in_sets(nodes, codes).T)
-    # Rows as bytes: np.unique(axis=0) compares records of a field per node, slowly, and makes Ctrl-C a TypeError.
-    packed = np.packbits(member, axis=1)
-    signatures = packed.view(f"V{packed.shape[1]}").reshape(-1)
-    _, first, code_states = np.unique(signatures, return_index=True, return_inverse=True)
+    first, code_states = unique_rows(member)
     # A code that is in no set behaves like an unseen one; they share the state "other".
     other = np.flatnonzero(~member[first].any(axis=1))
     n_states = len(first)
@@ -218,11 +215,25 @@ def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes:
         n_states=n_states,
         missing_state=missing_state,
         codes=codes.astype(np.int64),
-        code_states=code_states.reshape(-1).astype(np.int64),
+        code_states=code_states,
         other_state=other_state,
         n_known=len(known) if known and closed else None,
     )
     return replace(axis, reachable=reachable_states(space, axis))
+
+
+def unique_rows(rows: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """First places of distinct rows of bools or whole numbers from 0, in ascending order, and which each row is.
+
+    np.unique(axis=0) compares records with a field per column, slowly, and makes Ctrl-C a TypeError; bytes from the
+    highest on have the same order.
+    """
+    keys = rows.reshape(-1)
+    if rows.shape[1] > 1:
+        packed = np.packbits(rows, axis=1) if rows.dtype == bool else rows.astype(rows.dtype.newbyteorder(">"))
+        keys = np.ascontiguousarray(packed).view(f"V{packed.itemsize * packed.shape[1]}").reshape(-1)
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return first, inverse
 
 
 def reachable_states(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from pine_boost.kernels.wellformed_arrays import require_wellformed_region
 from pine_boost.model.flatten import flatten_trees
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.routing import StateTrees, TreeShape, make_trees
-from pine_boost.model.states import Axis, StateSpace
+from pine_boost.model.states import Axis, StateSpace, unique_rows
 from pine_boost.region.coarse import coarsen, signature
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 
@@ -111,10 +111,7 @@ def _merged(axis: Axis, tables: RegionTables, feature: int) -> tuple[Axis, IntAr
     """A category axis whose states the tables tell apart, with an old state for each new one."""
     if axis.codes is None or axis.code_states is None:
         return axis, np.arange(axis.n_states)
-    _, kept, new = np.unique(
-        signature(tables, None, feature, axis.n_states), axis=0, return_index=True, return_inverse=True
-    )
-    new = new.reshape(-1)
+    kept, new = unique_rows(signature(tables, None, feature, axis.n_states))
     other, missing = (int(new[state]) if state >= 0 else -1 for state in (axis.other_state, axis.missing_state))
     states = np.asarray(new[axis.code_states], dtype=np.int64)
     merged = replace(axis, code_states=states, n_states=len(kept), other_state=other, missing_state=missing)

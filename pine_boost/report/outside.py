@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import FloatArray, Model
-from pine_boost.model.states import States
+from pine_boost.model.states import States, unique_rows
 from pine_boost.native.predict import predict_classes
 from pine_boost.region.explanation import Reason
 from pine_boost.region.region import Region
@@ -82,7 +82,8 @@ def find_outside(
         best = look.nearest(found, 8)
         if len(best) == 0 or budget.is_over:
             break
-        found = np.unique(np.concatenate([found, look.differing(_one_change(region, best, random))]), axis=0)
+        found = np.concatenate([found, look.differing(_one_change(region, best, random))])
+        found = found[unique_rows(found)[0]]
         if np.array_equal(look.nearest(found, 8), best):
             break
     return look.describe(found, limit)
@@ -106,7 +107,7 @@ class _Look:
 
     def differing(self, states: States) -> States:
         """The states outside the region for which the native classes differ."""
-        states = np.unique(states, axis=0)
+        states = states[unique_rows(states)[0]]
         # not every native predict accepts infinity
         states = states[np.isfinite(np.nan_to_num(self.matrix(states), nan=0.0)).all(axis=1)]
         if len(states) == 0:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import BoolArray, FloatArray, IntArray, PrunedForest
-from pine_boost.model.states import States
+from pine_boost.model.states import States, unique_rows
 from pine_boost.proof.problem import Problem, Question, leaf_sums
 from pine_boost.search.lp import build_program
 from pine_boost.search.lp_columns import Columns
@@ -57,9 +57,8 @@ def distinct_rows(problem: Problem, states: States) -> States:
 def _distinct(problem: Problem, states: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """First position and number of every distinct row."""
     keys = _keys(problem, states)
-    axis = None if keys.ndim == 1 else 0
-    _, first, counts = np.unique(keys, axis=axis, return_index=True, return_counts=True)
-    return first, counts
+    first, inverse = unique_rows(keys)
+    return first, np.bincount(inverse)
 
 
 def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -70,7 +69,7 @@ def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
         key = np.zeros(len(states), dtype=np.int64)
         for feature in used:
             key = key * int(n_states[feature]) + states[:, feature]
-        return key
+        return key[:, None]
     return states[:, used].astype(np.min_scalar_type(int(n_states.max())))
 
 

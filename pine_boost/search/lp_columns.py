@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, tree_units
 from pine_boost.model.routing import walk_states
+from pine_boost.model.states import unique_rows
 from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem, Question
 
@@ -204,7 +205,7 @@ def renamed(pairs: IntArray, column: IntArray) -> IntArray:
     """Pairs of leaves as distinct pairs of their columns; a leaf without a column is -1."""
     found = column[pairs].reshape(-1, 2)
     found = found[(found >= 0).all(axis=1) & (found[:, 0] != found[:, 1])]
-    return np.unique(found, axis=0)
+    return found[unique_rows(found)[0]]
 
 
 def _neighbours(problem: Problem, features: Iterable[int]) -> list[tuple[int, int, int]]:

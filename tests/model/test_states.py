@@ -9,7 +9,7 @@ import xgboost
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.routing import route
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
-from pine_boost.model.states import build_space, values_in
+from pine_boost.model.states import build_space, unique_rows, values_in
 from tests.support.forests import HISTOGRAM, LIGHTGBM, MANNERS, XGBOOST, random_forest, random_rows
 from tests.support.grids import edge_rows, feature_edges
 
@@ -234,3 +234,15 @@ def test_reachable_states_are_those_that_hold_a_value():
             np.testing.assert_array_equal(axis.reachable, slow)
             empty += slow.count(False)
     assert empty > 0
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int32, np.int64])
+@pytest.mark.parametrize("n_columns", [1, 2, 9, 300])
+def test_distinct_rows_are_those_of_numpy_in_its_order(dtype, n_columns):
+    rng = np.random.default_rng(n_columns)
+    pool = rng.integers(0, 2 if dtype is bool else np.iinfo(dtype).max, (20, n_columns)).astype(dtype)
+    for rows in (pool[rng.integers(0, 20, 100)], pool[:0], np.asfortranarray(pool)):
+        expected, places = np.unique(rows, axis=0, return_inverse=True)
+        first, inverse = unique_rows(rows)
+        assert np.array_equal(rows[first], expected)
+        assert np.array_equal(inverse, places.reshape(-1))

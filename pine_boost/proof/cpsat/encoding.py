@@ -18,7 +18,7 @@ from pine_boost.errors import PineBoostError, UnsupportedModelError
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
-from pine_boost.model.states import StateSpace
+from pine_boost.model.states import StateSpace, unique_rows
 from pine_boost.proof.minsum import cheapest_bins, cheapest_leaves, cheapest_pairs, leaf_flags
 from pine_boost.region.score_tables import RegionTables
 
@@ -174,10 +174,10 @@ def _leaves_needing(
 
 def _add_domain(model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], region: RegionTables) -> None:
     for pair in region.forbidden:
-        rows, inverse = np.unique(pair.forbidden, axis=0, return_inverse=True)
-        for k, row in enumerate(rows):
+        first_rows, inverse = unique_rows(pair.forbidden)
+        for k, row in enumerate(pair.forbidden[first_rows]):
             if row.any():
-                first = features[pair.first].in_set(inverse.reshape(-1) == k)
+                first = features[pair.first].in_set(inverse == k)
                 second = features[pair.second].in_set(row)
                 model.add_bool_or([~first, ~second])
     for clause in region.at_least_one:
