@@ -17,6 +17,7 @@ from pine_boost.errors import (
 )
 
 if TYPE_CHECKING:
+    from pine_boost.accelerate import AccelerateResult as AccelerateResult
     from pine_boost.accelerate import accelerate_booster as accelerate_booster
     from pine_boost.certificate.certificate import Certificate as Certificate
     from pine_boost.certificate.certificate import Status as Status
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from pine_boost.region.region import Region as Region
     from pine_boost.result import Evaluation as Evaluation
     from pine_boost.result import PruneResult as PruneResult
-    from pine_boost.scoring.accelerate_result import AccelerateResult as AccelerateResult
     from pine_boost.scoring.fast_scorer import FastScorer as FastScorer
     from pine_boost.selection import AlphaSelection as AlphaSelection
     from pine_boost.selection import select_alpha as select_alpha
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # No module may bear the name of a function here: importing it would hide the function.
 # A scorer is loaded in a few milliseconds: what it does not need is imported when it is first used.
 _NAMES = {
-    "accelerate": "accelerate_booster",
+    "accelerate": "AccelerateResult accelerate_booster",
     "certificate.certificate": "Certificate Status",
     "certificate.verification": "Verification",
     "classifier": "PineClassifier",
@@ -74,7 +74,6 @@ _NAMES = {
     "region.domain": "Domain",
     "region.region": "Region",
     "result": "Evaluation PruneResult",
-    "scoring.accelerate_result": "AccelerateResult",
     "scoring.fast_scorer": "FastScorer",
     "selection": "AlphaSelection select_alpha",
     "serving.folder": "load_scorer",

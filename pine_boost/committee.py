@@ -50,7 +50,6 @@ from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import first_rows
-from pine_boost.tables.overlap import hashes_of, refuse_spent
 from pine_boost.tables.rows import is_large, open_rows
 from pine_boost.tables.schema import schema_of
 
@@ -441,8 +440,7 @@ def _read_rows(
     """Read both tables as the first member sees them, but X_val as given; raise if rows or options do not fit."""
     _refuse_options(committee, X_fit, X_val, options)
     first = committee.given
-    tables = read_tables(first.parsed, first.wrapper.rows(X_fit), first.wrapper.rows(X_val), options)
-    refuse_spent(spent, hashes_of(tables.val), "X_val")
+    tables = read_tables(first.parsed, first.wrapper.rows(X_fit), first.wrapper.rows(X_val), options, spent)
     require_rows(*_target(tables, options))
     return replace(tables, X_val=X_val)
 

@@ -21,7 +21,6 @@ from pine_boost.parsers import open_pickle
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
 from pine_boost.simplification import lossless_part
-from pine_boost.tables.overlap import hashes_of, refuse_spent
 
 # Shares of a limited time: the path's share of what is left, then the test's; the attack gets the rest.
 
@@ -175,8 +174,7 @@ def compress_booster(
     with shown(verbose, time_limit, callback) as report_progress:
         say(report_progress, "reading the rows")
         parsed = read_for_compression(outer.inner, options)
-        tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
-        refuse_spent(spent, hashes_of(tables.val), "X_val")
+        tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options, spent)
         losses = read_loss(parsed, options, y_val, tables.val.n_rows)
         is_error = losses is None or losses.kind == ERROR
         target = Target(tables.val.n_rows, confidence, options.fidelity, max_loss, is_error)

@@ -97,10 +97,10 @@ def _acceleration(arguments: argparse.Namespace, folder: Path) -> str:
 def _beside(arguments: argparse.Namespace, folder: Path) -> Any:
     """The scorer of a folder beside the ensemble that it was made from, without the layers around both."""
     from pine_boost import json_fields as f
+    from pine_boost.accelerate import AccelerateResult
     from pine_boost.errors import CertificateMismatch
     from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows
     from pine_boost.native.figures import native_predict
-    from pine_boost.scoring.accelerate_result import AccelerateResult
     from pine_boost.scoring.fast_scorer import FastScorer
     from pine_boost.scoring.scorer_folder import REMEDY, read_parts
     from pine_boost.tables.native import as_table

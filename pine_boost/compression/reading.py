@@ -24,7 +24,7 @@ from pine_boost.options import AccelerateOptions, CompressOptions
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import raw_values
 from pine_boost.tables.numbers import is_missing
-from pine_boost.tables.overlap import count_overlap, hashes_of
+from pine_boost.tables.overlap import Spent, count_overlap, hashes_of, refuse_spent
 from pine_boost.tables.rows import AnyRows, MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 
@@ -76,8 +76,10 @@ def require_tolerance(parsed: Model, tolerance: float | None) -> None:
         )
 
 
-def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions) -> Tables:
-    """The rows of both tables; refuses validation rows that were evidently seen before."""
+def read_tables(
+    parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions, spent: Spent | None = None
+) -> Tables:
+    """The rows of both tables; refuses validation rows that were evidently seen before, by a survey too."""
     schema = schema_of(parsed.forest)
     fit, val = open_rows(X_fit, schema, "X_fit"), open_rows(X_val, schema, "X_val")
     if fit.n_rows < _FEWEST_FIT_ROWS:
@@ -100,6 +102,8 @@ def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions 
     asked = X_val if isinstance(val, MemoryRows) else val
     # labels that do not fit are refused now and not after the search
     find_segments(options.segments, asked, schema, np.zeros(val.n_rows, bool), options.confidence)
+    if spent is not None:
+        refuse_spent(spent, hashes_of(val), "X_val")
     return Tables(fit, val, asked, overlap.share, overlap.is_evident)
 
 

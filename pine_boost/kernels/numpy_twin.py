@@ -335,9 +335,7 @@ def apply_link(native: NativeSum, link: Link, margins: FloatArray) -> FloatArray
             return (np.float32(1) / (power + np.float32(1) + np.float32(1e-16))).astype(np.float64)
         if link is Link.SOFTMAX_FLOAT32:
             terms = _expf(narrow - narrow.max(axis=1, keepdims=True))
-            total = np.zeros(len(terms))
-            for k in range(terms.shape[1]):
-                total += terms[:, k]
+            total = np.cumsum(terms, axis=1, dtype=np.float64)[:, -1]  # one after the other, as C adds
             return (terms / total.astype(np.float32)[:, None]).astype(np.float64)
         if link is Link.EXP_FLOAT32:
             return _expf(narrow).astype(np.float64)
@@ -345,10 +343,7 @@ def apply_link(native: NativeSum, link: Link, margins: FloatArray) -> FloatArray
             return 1.0 / (1.0 + _exp(-native.slope * score))
         if link is Link.SOFTMAX:
             powers = _exp(score - score.max(axis=1, keepdims=True))
-            total = np.zeros(len(powers))
-            for k in range(powers.shape[1]):
-                total += powers[:, k]
-            return np.asarray(powers / total[:, None])
+            return np.asarray(powers / np.cumsum(powers, axis=1)[:, -1:])
         return _exp(score)
 
 

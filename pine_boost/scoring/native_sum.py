@@ -173,7 +173,7 @@ def _sklearn(model: Model, plain: NativeSum) -> NativeSum:
         if forest.n_outputs == 1:
             return plain
         weights = np.asarray(model.native.estimator_weights_, dtype=np.float64)
-        against = -1 / (forest.n_outputs - 1) * weights[np.repeat(np.arange(forest.n_trees), _leaf_counts(forest))]
+        against = -1 / (forest.n_outputs - 1) * weights[forest.node_tree[leaf_nodes(forest)]]
         value = np.where(plain.value > 0, plain.value, against[:, None])
         return replace(plain, value=value)
     if not forest.decides and output_of(forest) is Output.EXPONENTIAL:
@@ -189,17 +189,15 @@ def probability_rule(model: Model) -> ProbabilityRule:
     forest, objective, output = model.forest, model.forest.objective, output_of(model.forest)
     if not forest.decides:
         return ProbabilityRule("none")
-    if forest.library == "catboost":
-        return ProbabilityRule("pair", Link.SIGMOID) if output is Output.SIGMOID else ProbabilityRule("none")
     if forest.library == "xgboost":
         rules = {
             "binary:logistic": ProbabilityRule("pair", Link.SIGMOID_FLOAT32),
             "multi:softprob": ProbabilityRule("columns", Link.SOFTMAX_FLOAT32),
         }
         return rules.get(objective, ProbabilityRule("none"))
-    if forest.library == "lightgbm":
-        if forest.n_outputs > 1:
-            return ProbabilityRule("columns", Link.SOFTMAX if output is Output.SOFTMAX else Link.SIGMOID)
+    if forest.library == "lightgbm" and forest.n_outputs > 1:
+        return ProbabilityRule("columns", Link.SOFTMAX if output is Output.SOFTMAX else Link.SIGMOID)
+    if forest.library in ("catboost", "lightgbm"):
         return ProbabilityRule("pair", Link.SIGMOID) if output is Output.SIGMOID else ProbabilityRule("none")
     if not hasattr(model.native, "predict_proba"):
         return ProbabilityRule("none")
@@ -208,10 +206,6 @@ def probability_rule(model: Model) -> ProbabilityRule:
     if output is Output.MEAN:
         return ProbabilityRule("columns" if forest.n_outputs > 1 else "pair")
     return ProbabilityRule("softmax") if forest.n_outputs > 1 else ProbabilityRule("pair", Link.SIGMOID)
-
-
-def _leaf_counts(forest: Forest) -> IntArray:
-    return np.add.reduceat(forest.kind == SplitKind.LEAF, forest.tree_offset[:-1], dtype=np.int64)
 
 
 def _shares(model: Model) -> FloatArray:

@@ -101,13 +101,6 @@ def with_manifest(
     return {**files, MANIFEST: (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()}
 
 
-def write_scorer(files: dict[str, bytes], folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write a folder that `load_scorer` reads; it appears complete or not at all."""
-    from pine_boost.folders import write_folder  # loads certificates, which a scorer does without
-
-    return write_folder(folder, files, overwrite=overwrite)
-
-
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of a scorer folder, its own digest checked."""
     path = path_of(folder) / MANIFEST

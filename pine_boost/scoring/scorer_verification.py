@@ -157,6 +157,7 @@ def verify_scorer(
     parsed = read_model(outer.inner, threshold=thresholds, decision="value", digest=manifest["model_digest"])
     require_own_predict(parsed)
     tested = _tested(manifest)
+    statement = None if tested is None else Statement.of_scorer(manifest["status"], tested, parsed.forest)
     versions = manifest["facts"].get("versions")
     warn_if_untested(parsed.forest.library, versions if isinstance(versions, dict) else {})
     visited, native = parsed.forest, native_sum(parsed)
@@ -170,16 +171,18 @@ def verify_scorer(
     has_own_trees = is_statistic and _is_smaller(manifest)
     faults = faults or tuple(_differences(parsed, outer, parts, manifest, visited, native, has_own_trees=has_own_trees))
     n_rows = 0
-    if not faults and is_statistic:
-        assert tested is not None
-        statement = Statement.of_scorer(manifest["status"], tested, parsed.forest)
+    if tested is not None and statement is not None and is_statistic and not faults:
         X_val, digest = outer.rows(X_val), tested["validation_digest"]
         rows = open_tested_rows(X_val, parsed.forest, digest, statement.n_val, "accelerate_booster")
         n_rows = rows.n_rows
         faults = tuple(_miscounts(parsed, parts, statement, rows, X_val))
     elif not faults:
         faults = tuple(faults_of(visited, parts.plan))
-    if manifest["claim"] != _claim(parsed, manifest):
+    tolerance = None if truncation is None else truncation["tolerance"]
+    claim = scorer_claim(parsed.forest, is_unordered=is_unordered(parsed), tolerance=tolerance)
+    if statement is not None:
+        claim = tested_scorer_claim(statement, claim, is_smaller=_is_smaller(manifest))
+    if manifest["claim"] != claim:
         faults = (*faults, "its claim is not the sentence of its status and numbers")
     trusted = tuple(_trusted(parsed, parts, manifest))
     seconds = time.perf_counter() - started
@@ -211,18 +214,6 @@ def _truncation(manifest: dict[str, Any]) -> dict[str, Any] | None:
     with f.reading("scorer manifest", REMEDY, CertificateMismatch):
         f.require(manifest["status"] == CERTIFIED, "'facts.truncation' is about a proof, but the status is not")
         return dict(f.record(_TRUNCATION)(manifest["facts"]["truncation"], "truncation"))
-
-
-def _claim(parsed: Model, manifest: dict[str, Any]) -> str:
-    """The sentence that the status and the numbers of a manifest stand for."""
-    forest, status = parsed.forest, manifest["status"]
-    truncation = _truncation(manifest)
-    tolerance = None if truncation is None else truncation["tolerance"]
-    proved = scorer_claim(forest, is_unordered=is_unordered(parsed), tolerance=tolerance)
-    if status == CERTIFIED:
-        return proved
-    statement = Statement.of_scorer(status, manifest["facts"]["validation"], forest)
-    return tested_scorer_claim(statement, proved, is_smaller=_is_smaller(manifest))
 
 
 def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Iterator[str]:

@@ -253,15 +253,6 @@ def test_seconds(
     return by_kernel + seconds(lambda: task.goal.native_answers(parsed, table))
 
 
-def _classes(trees: kernels.Trees, tables: Tables, n_trees: int, budget: Budget) -> Iterator[Int32Array]:
-    """The scorer's classes of X_val, part by part with a look at the clock."""
-    n_most = max(1, CHUNK_CELLS // n_trees)
-    for matrix in tables.val.chunks():
-        for start in range(0, len(matrix), n_most):
-            budget.check()
-            yield trees.classes(matrix[start : start + n_most])
-
-
 def validate_exits(
     parsed: Model,
     task: Task,
@@ -288,16 +279,18 @@ def validate_exits(
     except OutOfTime:
         return nothing
     tested: list[dict[str, Any]] = []
-    now = changed
+    now, n_most = changed, max(1, CHUNK_CELLS // flat.n_trees)
 
     def counts() -> Iterator[int]:
         nonlocal now
         for level in levels:
-            trees = kernels.bind(flat, native, plan_at(level.level))
-            try:
-                now = np.concatenate(list(_classes(trees, tables, flat.n_trees, budget))) != expected
-            except OutOfTime:  # ending the sequence early accepts less
-                return
+            trees, classes = kernels.bind(flat, native, plan_at(level.level)), []
+            for matrix in tables.val.chunks():
+                for start in range(0, len(matrix), n_most):
+                    if budget.is_over:  # ending the sequence early accepts less
+                        return
+                    classes.append(trees.classes(matrix[start : start + n_most]))
+            now = np.concatenate(classes) != expected
             yield int(now.sum())
 
     plan, most = None, (allowed(*target),)

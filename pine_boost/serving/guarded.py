@@ -341,10 +341,7 @@ class GuardedModel:
                 if not len(answers):
                     answers = np.empty((len(inside), *found.shape[1:]), dtype=found.dtype)
                 answers[rows] = found
-        self._count(inside)
-        return answers
-
-    def _count(self, inside: npt.NDArray[np.bool_]) -> None:
         with self._lock:
             c = self._counts
             self._counts = GuardCounts(c.n_batches + 1, c.n_rows + len(inside), c.n_guarded + int(inside.sum()))
+        return answers

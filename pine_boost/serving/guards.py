@@ -32,6 +32,7 @@ from pine_boost.compression.fixed_sequence import allowed, require_rows
 from pine_boost.compression.record import rows_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import path_of
+from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import largest_leaf
 from pine_boost.model.flatten import flatten
@@ -52,7 +53,6 @@ from pine_boost.scoring.scorer_folder import (
     read_named,
     require_trust,
     with_manifest,
-    write_scorer,
 )
 from pine_boost.scoring.scorer_verification import may_be_labels
 from pine_boost.tables.matrix import to_matrix
@@ -296,7 +296,7 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwri
         "pruned_digest": forest_digest(parts.pruned.forest),
         "guard": None if parts.margin is None else asdict(parts.margin),
     }
-    return write_scorer(with_manifest(files, fields, facts, parts.classes), folder, overwrite=overwrite)
+    return write_folder(folder, with_manifest(files, fields, facts, parts.classes), overwrite=overwrite)
 
 
 def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> GuardedParts:
