@@ -42,7 +42,7 @@ from pine_boost.native.figures import SIZES, Figures, SideBySide, file_contents,
 from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, counted, given
 from pine_boost.parsers import open_pickle, read_model
-from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.progress import say, shown
 from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.native_sum import is_unordered, native_sum, require_own_predict
@@ -322,13 +322,13 @@ def accelerate_booster(
         return average  # type: ignore[no-any-return]
     outer = unwrap(source, threshold)
     column = None if X_val is None else outer.raw_column(segments, X_val)
-    options = replace(options, threshold=outer.threshold, segments=column)
+    asked, options = options, replace(options, threshold=outer.threshold, segments=column)
     _require_rows(fidelity, X_fit, X_val)
     parsed = read_model(outer.inner, threshold=outer.threshold, decision="value")
     require_own_predict(parsed)
     forest = parsed.forest
     if fidelity < 1 and (tolerance is not None or not forest.decides):
-        return _accelerate_compressed(model, X_fit, X_val, options, threshold, segments, spent, trust_pickle, parsed)
+        return _accelerate_compressed(model, X_fit, X_val, asked, spent, trust_pickle, parsed, outer)
     native, visited = native_sum(parsed), forest
     claim = scorer_claim(forest, is_unordered=is_unordered(parsed))
     status, plan = "CERTIFIED", None
@@ -472,20 +472,18 @@ def _accelerate_compressed(
     model: Any,
     X_fit: Any,
     X_val: Any,
-    options: AccelerateOptions,
-    threshold: Any,
-    segments: Any,
+    asked: AccelerateOptions,
     spent: Any,
     trust_pickle: bool,
     parsed: Model,
+    outer: Wrapper,
 ) -> AccelerateResult:
     """Values within a tolerance: the scorer of a smaller model, all of whose trees are evaluated."""
-    own = {**vars(options), "threshold": threshold, "segments": segments}
-    smaller = compress_booster(model, X_fit, X_val, **own, spent=spent, trust_pickle=trust_pickle, minimize="trees")
+    trusted: dict[str, Any] = {"trust_pickle": trust_pickle}
+    smaller = compress_booster(model, X_fit, X_val, **vars(asked), spent=spent, minimize="trees", **trusted)
     record = smaller.record
-    result = accelerate_booster(
-        smaller.model, X_fit, threshold=threshold, random_state=options.random_state, trust_pickle=trust_pickle
-    )
+    seed = asked.random_state
+    result = accelerate_booster(smaller.model, X_fit, threshold=asked.threshold, random_state=seed, **trusted)
     plain = asdict(record)
     facts = {
         **result.facts,
@@ -504,5 +502,5 @@ def _accelerate_compressed(
         seconds=record.seconds + result.seconds,
         facts=facts,
         original=parsed,
-        native=native_predict(parsed, unwrap(open_pickle(model, trust_pickle), threshold).outer),
+        native=native_predict(parsed, outer.outer),
     )

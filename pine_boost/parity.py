@@ -20,7 +20,6 @@ from pine_boost.certificate.claims import comparison_claim, comparison_promise
 from pine_boost.certificate.saved import model_path
 from pine_boost.committee import committee_of
 from pine_boost.compression.fixed_sequence import lower_bound
-from pine_boost.compression.goal import Answers, differ
 from pine_boost.compression.reading import count_segments
 from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
@@ -383,15 +382,13 @@ def compare_answers(
     if are_classes:
         _require_same_kind(said_a, said_b, class_a, class_b)
         numbers = _probabilities(chances_a, chances_b, tolerance)
-        answers = [Answers(said, number) for said, number in zip((said_a, said_b), numbers, strict=True)]
     else:
-        answers = [Answers(None, np.asarray(said, dtype=np.float64)[:, None]) for said in (said_a, said_b)]
-    moved = _moved(answers)
-    if are_classes:
-        changed = differ(answers[0], answers[1], tolerance)
-    else:
-        assert moved is not None
-        changed = ~(moved <= (tolerance or 0.0))
+        said_a, said_b = (np.asarray(said, dtype=np.float64) for said in (said_a, said_b))
+        numbers = [said_a[:, None], said_b[:, None]]
+    moved = _moved(*numbers)
+    changed = said_a != said_b if are_classes else np.zeros(n_rows, dtype=bool)
+    if moved is not None and (tolerance is not None or not are_classes):
+        changed = changed | ~(moved <= (tolerance or 0.0))
     has_few = are_classes and len(np.unique(said_a)) <= _MOST_DECISIONS
     n_changed = int(changed.sum())
     same = Coverage.of(n_rows, n_rows - n_changed, confidence)
@@ -411,7 +408,7 @@ def compare_answers(
         differences=_differences(moved),
         segments=count_segments(named, changed, confidence),
         decisions=count_segments({"": said_a}, changed, confidence) if has_few else (),
-        worst=_worst(answers, (said_a, said_b), changed, moved),
+        worst=_worst(numbers if are_classes else [None, None], (said_a, said_b), changed, moved),
         accuracy=None if y is None or not are_classes else _accuracy(said_a, said_b, y, confidence),
     )
 
@@ -432,19 +429,18 @@ def _require_same_kind(a: npt.NDArray[Any], b: npt.NDArray[Any], class_a: Any, c
         )
 
 
-def _probabilities(a: FloatArray | None, b: FloatArray | None, tolerance: float | None) -> tuple[Any, Any]:
+def _probabilities(a: FloatArray | None, b: FloatArray | None, tolerance: float | None) -> list[Any]:
     if a is not None and b is not None and a.shape == b.shape:
-        return a, b
+        return [a, b]
     if tolerance is not None:
         raise InvalidInputError(
             "tolerance compares probabilities, which not both models give; leave it out to compare classes.",
             option="tolerance",
         )
-    return None, None
+    return [None, None]
 
 
-def _moved(answers: list[Answers]) -> FloatArray | None:
-    a, b = (answer.numbers for answer in answers)
+def _moved(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
     if a is None or b is None:
         return None
     both = np.isnan(a) & np.isnan(b)
@@ -482,7 +478,7 @@ def segment_column(path: str | os.PathLike[str], column: str) -> npt.NDArray[Any
 
 
 def _worst(
-    answers: list[Answers], said: tuple[Any, Any], changed: BoolArray, moved: FloatArray | None
+    chances: list[Any], said: tuple[Any, Any], changed: BoolArray, moved: FloatArray | None
 ) -> tuple[ComparedRow, ...]:
     by = np.zeros(len(changed)) if moved is None else np.where(np.isnan(moved), np.inf, moved)
     order = np.lexsort((-by, ~changed))[:_WORST]
@@ -490,19 +486,18 @@ def _worst(
     return tuple(
         ComparedRow(
             row,
-            _shown(said[0], answers[0], row),
-            _shown(said[1], answers[1], row),
+            _shown(said[0], chances[0], row),
+            _shown(said[1], chances[1], row),
             None if moved is None or not np.isfinite(moved[row]) else float(moved[row]),
         )
         for row in chosen
     )
 
 
-def _shown(said: npt.NDArray[Any], answer: Answers, row: int) -> str:
-    if answer.classes is None:
-        return f"{float(said[row])!r}"
-    numbers = "" if answer.numbers is None else ", ".join(f"{value:.4f}" for value in answer.numbers[row][:6])
-    return f"{said[row]} ({numbers})" if numbers else str(said[row])
+def _shown(said: npt.NDArray[Any], chances: FloatArray | None, row: int) -> str:
+    if chances is None:
+        return str(said[row])
+    return f"{said[row]} ({', '.join(f'{value:.4f}' for value in chances[row][:6])})"
 
 
 def _accuracy(a: npt.NDArray[Any], b: npt.NDArray[Any], y: Any, confidence: float) -> PairedAccuracy:
