@@ -35,7 +35,7 @@ from pine_boost.folders import write_folder
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import Forest, IntArray, Model
+from pine_boost.model.forest import Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows, work_of
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.figures import SIZES, Figures, SideBySide, file_contents, is_quick, native_predict
@@ -335,7 +335,7 @@ def accelerate_booster(
     statement: dict[str, Any] = {}
     truncation: dict[str, Any] = {}
     if tolerance is not None:
-        kept, native = _truncate(forest, native, tolerance)
+        kept, native = truncate(forest, native, tolerance)
         if len(kept) < forest.n_trees:
             visited = keep_trees(forest, kept, native.intercept)
             claim = scorer_claim(forest, is_unordered=False, tolerance=tolerance)
@@ -401,17 +401,6 @@ def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:
             "X_fit (the training rows will do) and X_val (rows that nothing has seen), or fidelity=1 for a proof.",
             option=("X_fit", "X_val", "fidelity"),
         )
-
-
-def _truncate(forest: Forest, native: NativeSum, tolerance: float) -> tuple[IntArray, NativeSum]:
-    if forest.decides:
-        raise InvalidInputError(
-            f"tolerance={tolerance!r} was given for a model that decides a class, whose classes and probabilities are "
-            "the model's own with fidelity=1. Leave it out, or pass fidelity below 1; at fidelity=1 it is accepted for "
-            "regressors and rankers without a threshold.",
-            option="tolerance",
-        )
-    return truncate(forest, native, tolerance)
 
 
 def _validate(

@@ -419,7 +419,10 @@ def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, 
     return made, budget.is_interrupted or stopped is StopReason.INTERRUPTED
 
 
-def _refuse_options(committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions) -> None:
+def _read_rows(
+    committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions, spent: Any
+) -> Tables:
+    """Read both tables as the first member sees them, but X_val as given; raise if rows or options do not fit."""
     kind = type(committee.average).__name__
     for name in ("tolerance", "threshold", "segments", "max_loss"):
         if getattr(options, name, None) is not None:
@@ -432,13 +435,6 @@ def _refuse_options(committee: Committee, X_fit: Any, X_val: Any, options: Compr
         raise InvalidInputError(
             f"A {kind} that averages several models takes tables in memory; pass the rows themselves."
         )
-
-
-def _read_rows(
-    committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions, spent: Any
-) -> Tables:
-    """Read both tables as the first member sees them, but X_val as given; raise if rows or options do not fit."""
-    _refuse_options(committee, X_fit, X_val, options)
     first = committee.given
     tables = read_tables(first.parsed, first.wrapper.rows(X_fit), first.wrapper.rows(X_val), options, spent)
     require_rows(*_target(tables, options))

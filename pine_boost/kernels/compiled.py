@@ -49,22 +49,16 @@ class CompiledTrees:
 
     def leaves(self, X: npt.NDArray[Any]) -> Int32Array:
         """Leaf number of every row in every tree, (n_rows, n_trees)."""
-        table, _kept = self._table(X, is_raw=False)
         found = np.empty((len(X), self._flat.n_trees), dtype=np.int32)
-        self._run(self._library.pine_leaves, table, 0, len(X), found.ctypes.data)
+        self._run(self._library.pine_leaves, X, found.ctypes.data)
         return found
 
     def margins(
         self, X: npt.NDArray[Any], *, link: Link | None = None, is_raw: bool = False, n_jobs: int = 1
     ) -> tuple[FloatArray, bool]:
         """The library's own sums, or what a link makes of them, and whether it would refuse a row."""
-        code = -1 if link is None else int(link)
-        table, _kept = self._table(X, is_raw)
-        found = np.empty((len(X), self._flat.n_outputs))
-        place = found.ctypes.data
-        codes = self._spread(
-            lambda begin, end: self._run(self._library.pine_margins, table, begin, end, code, place), len(X), n_jobs
-        )
+        code, found = -1 if link is None else int(link), np.empty((len(X), self._flat.n_outputs))
+        codes = self._run(self._library.pine_margins, X, code, found.ctypes.data, is_raw=is_raw, n_jobs=n_jobs)
         return found, any(codes)
 
     def classes(
@@ -74,31 +68,31 @@ class CompiledTrees:
 
         ``met``, if given, is filled with the number of trees that each row has seen.
         """
-        table, _kept = self._table(X, is_raw)
         found = np.empty(len(X), dtype=np.int32)
-        place, counts = found.ctypes.data, None if met is None else met.ctypes.data
-        self._spread(
-            lambda begin, end: self._run(self._library.pine_score, table, begin, end, place, counts), len(X), n_jobs
-        )
+        places = found.ctypes.data, None if met is None else met.ctypes.data
+        self._run(self._library.pine_score, X, *places, is_raw=is_raw, n_jobs=n_jobs)
         return found
 
     def membership(self, X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """Whether each row lies in the region, and its score."""
-        table, _kept = self._table(X, is_raw=False)
         inside, scores = np.empty(len(X), dtype=bool), np.empty(len(X), dtype=np.int64)
-        region, places = ctypes.addressof(self._region), (inside.ctypes.data, scores.ctypes.data)
-        if self._library.pine_region(self._pointer, region, ctypes.addressof(table), 0, len(X), *places):
-            raise MemoryError("No memory for a block of rows.")
+        region, function = ctypes.addressof(self._region), self._library.pine_region
+        self._run(lambda scorer, *rest: function(scorer, region, *rest), X, inside.ctypes.data, scores.ctypes.data)
         return inside, scores
 
-    def _run(self, function: Any, table: TableStruct, begin: int, end: int, *rest: Any) -> int:
-        code: int = function(self._pointer, ctypes.addressof(table), begin, end, *rest)
-        if code == _NO_MEMORY:
-            raise MemoryError("No memory for a block of rows.")
-        return code
+    def _run(
+        self, function: Any, X: npt.NDArray[Any], *places: Any, is_raw: bool = False, n_jobs: int = 1
+    ) -> list[int]:
+        """What a function of the kernel returns for the rows, in as many threads as these are worth."""
+        table, _kept = self._table(X, is_raw)
 
-    @staticmethod
-    def _spread(call: Any, n_rows: int, n_jobs: int) -> list[int]:
+        def call(begin: int, end: int) -> int:
+            code: int = function(self._pointer, ctypes.addressof(table), begin, end, *places)
+            if code == _NO_MEMORY:
+                raise MemoryError("No memory for a block of rows.")
+            return code
+
+        n_rows = len(X)
         n_threads = min(n_jobs, n_rows // _ROWS_PER_THREAD)
         if n_threads <= 1:
             return [call(0, n_rows)]

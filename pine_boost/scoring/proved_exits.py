@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget
-from pine_boost.errors import PineBoostError
+from pine_boost.errors import InvalidInputError, PineBoostError
 from pine_boost.kernels import leaves
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.exact import certain_distance
@@ -262,9 +262,18 @@ def truncate(forest: Forest, native: NativeSum, tolerance: float) -> tuple[IntAr
 
     Raises
     ------
+    InvalidInputError
+        The model decides a class.
     PineBoostError
         The check found a fault in what was built.
     """
+    if forest.decides:
+        raise InvalidInputError(
+            f"tolerance={tolerance!r} was given for a model that decides a class, whose classes and probabilities are "
+            "the model's own with fidelity=1. Leave it out, or pass fidelity below 1; at fidelity=1 it is accepted for "
+            "regressors and rankers without a threshold.",
+            option="tolerance",
+        )
     lowest, highest = (bound[:, 0, 0] for bound in rises(forest))
     order = widest_first(lowest[:, None, None], highest[:, None, None])[::-1]
     apart = np.abs(native.value.astype(np.float64) - forest.value[leaf_nodes(forest)]).sum()
