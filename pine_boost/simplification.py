@@ -328,14 +328,11 @@ def _kept_codes(forest: Forest, reach: Reach) -> BoolArray:
 
     Where a library stores sets of a fixed size, nothing is gained.
     """
-    kept = reach.category_alive.copy()
     if traits_of(forest.library).keeps_whole_sets:
-        kept[:] = True
-    sizes = np.diff(forest.category_offset)
-    for node in np.flatnonzero(sizes):
-        start, end = forest.category_offset[node : node + 2]
-        if not kept[start:end].any():
-            kept[start] = True
+        return np.ones_like(reach.category_alive)
+    kept, first = reach.category_alive.copy(), forest.category_offset[:-1][np.diff(forest.category_offset) > 0]
+    if len(first):
+        kept[first[~np.logical_or.reduceat(kept, first)]] = True
     return kept
 
 
@@ -396,9 +393,7 @@ def _is_neutral(forest: Forest, constant: FloatArray, alive: BoolArray) -> BoolA
 
 def _shifts(forest: Forest, constant: FloatArray, kept: IntArray) -> FloatArray:
     """What each tree takes over: the constants of an output go to its first tree that stays."""
-    shift = np.zeros(forest.n_trees)
-    gone = np.ones(forest.n_trees, dtype=bool)
-    gone[kept] = False
+    shift, gone = np.zeros(forest.n_trees), ~np.isin(np.arange(forest.n_trees), kept)
     for output in range(forest.n_outputs):
         mine = kept[forest.tree_output[kept] == output]
         if len(mine) == 0:

@@ -110,12 +110,9 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
             "`pine-boost guard`."
         )
     with f.reading("scorer manifest", REMEDY, CertificateMismatch):
-        document = f.open_document(read_limited(path, CERTIFICATE_LIMIT, "manifest"), FORMAT)
-        return f.read_sealed(
-            {"format": FORMAT, "format_version": f.FORMAT_VERSION, **document},
-            FORMAT,
-            _GUARDED if "guard" in document else _FIELDS,
-        )
+        contents = read_limited(path, CERTIFICATE_LIMIT, "manifest")
+        is_guarded = "guard" in f.open_document(contents, FORMAT)
+        return f.read_sealed(contents, FORMAT, _GUARDED if is_guarded else _FIELDS)
 
 
 def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> tuple[ScorerParts, dict[str, Any]]:
