@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import MalformedModelError
-from pine_boost.kernels.flat_forest import CATEGORY_BIT, ExitPlan, FlatForest, Link, NativeSum, TableSums
+from pine_boost.kernels.flat_forest import CATEGORY_BIT, TOP_BIN, ExitPlan, FlatForest, Link, NativeSum, TableSums
 
 _ANY = -(2**31), 2**31  # bounds of an int32
 _SIGNED, _LONG, _REAL, _WORD = (np.dtype(kind) for kind in (np.int32, np.int64, np.float64, np.uint64))
@@ -94,13 +94,16 @@ def _check_sources(flat: FlatForest) -> None:
     states = n_sources, 0, 2**16
     _integers(flat, {"source_feature": (n_sources, 0, flat.n_features), "source_known": (n_sources, -1, 2**31)})
     _integers(flat, {"source_other": states, "source_missing": states, "code_state": (len(flat.code), 0, 2**16)})
-    _integers(flat, {"code": (len(flat.code), *_ANY), "column_base": (n_columns, 0, 2**31)})
+    _integers(flat, {"code": (len(flat.code), 0, 2**31), "column_base": (n_columns, 0, 2**31)})
     _integers(flat, {"column_nan": (n_columns, 0, 2**16), "column_zero": (n_columns, -1, 2**16)})
     _array(flat.edge, "edge", _REAL, len(flat.edge))
     _offsets(flat.source_edge, "source_edge", n_sources, 0, len(flat.edge))
     _offsets(flat.source_code, "source_code", n_sources, 0, len(flat.code))
     _offsets(flat.source_column, "source_column", n_sources, 1, n_columns)
     _require(_ascends(flat.source_column, strictly=True), "a source without a column")
+    # the kernel counts the bins of a block from 0 unless there are more thresholds than a column can tell apart
+    is_split = (np.diff(flat.source_edge) > TOP_BIN)[flat.column_source[1:]]
+    _require(not flat.column_base[0] and not flat.column_base[1:][~is_split].any(), "a column_base of few thresholds")
     for values, offset, name in ((flat.edge, flat.source_edge, "edge"), (flat.code, flat.source_code, "code")):
         inside = np.ones(max(len(values) - 1, 0), dtype=bool)
         starts = offset[1:-1]
