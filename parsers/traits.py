@@ -28,7 +28,7 @@ LIBRARIES = ("catboost", "xgboost", "lightgbm", "sklearn")
 # The first and last minor version of each library whose predict was compared with ours (tests/versions)
 TESTED_VERSIONS = {
     "catboost": ((1, 2), (1, 2)),
-    "xgboost": ((1, 7), (3, 2)),
+    "xgboost": ((1, 7), (3, 4)),
     "lightgbm": ((4, 0), (4, 7)),
     "sklearn": ((1, 6), (1, 9)),
 }

@@ -125,8 +125,8 @@ def simplify(model: Any, *, fold_constants: bool = False, trust_pickle: bool = F
     fold_constants : bool
         Also fold trees that add the same number for every input into the leaves of another tree,
         which keeps margins only within the rounding band. The result states the band. XGBoost dart
-        models that predict in place (wrappers, files) need this, because their native sum cannot be
-        written with fewer trees bit for bit.
+        models of versions before 3.3 that predict in place (wrappers, files) need this, because
+        their native sum cannot be written with fewer trees bit for bit.
     trust_pickle : bool
         Load models from pickle and joblib files, which runs code from the file; use it only for
         files you made.

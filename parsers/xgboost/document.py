@@ -35,7 +35,8 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 class XGBoostDocument:
     """The checked contents of a model file.
 
-    ``weight_drop`` is None for gbtree. ``round_offset`` are the trees at which rounds begin (the
+    ``weight_drop`` are the weights of dropout (DART), None without; ``weights_since`` is the first version that reads
+    them from where they lie in the file. ``round_offset`` are the trees at which rounds begin (the
     file's iteration_indptr, or what its absence means in XGBoost 1.7). ``base_score`` has one
     entry, or one per class.
     """
@@ -51,6 +52,7 @@ class XGBoostDocument:
     round_offset: IntArray
     n_parallel: int = 1
     weight_drop: Float32Array | None = None
+    weights_since: tuple[int, int] = _OLDEST
     feature_names: tuple[str, ...] = ()
     feature_types: tuple[str, ...] = ()
     attributes: dict[str, str] = field(default_factory=dict)
@@ -113,9 +115,9 @@ _TREE_PARAMETERS = f.record(
 )
 _MODEL = f.record(
     {"gbtree_model_param": _TREE_PARAMETERS, "tree_info": f.anything, "trees": f.sequence(f.anything)},
-    optional={"iteration_indptr": f.anything, "cats": f.anything},
+    optional={"iteration_indptr": f.anything, "cats": f.anything, "weight_drop": f.anything},
 )
-_GBTREE = f.record({"model": _MODEL, "name": f.text(["gbtree"])})
+_GBTREE = f.record({"model": _MODEL, "name": f.text(["gbtree"])}, optional={"weight_drop": f.anything})
 _DART = f.record({"name": f.text(), "gbtree": _GBTREE, "weight_drop": f.anything})
 
 
@@ -127,7 +129,7 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
     n_classes, n_features = param["num_class"], param["num_feature"]
     if param.get("num_target", 1) > 1:
         raise UnsupportedModelError("Models with several targets are not supported; train one model per target.")
-    model, weights = _find_model(learner["gradient_booster"])
+    model, weights, weights_since = _find_model(learner["gradient_booster"])
     objective = _check_objective(learner["objective"], n_classes)
     typed, n_outputs, items = file_format == "ubj", max(n_classes, 1), model["trees"]
     grown = model["gbtree_model_param"]
@@ -147,6 +149,7 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
         round_offset=_read_rounds(model, len(items), n_outputs * grown["num_parallel_tree"]),
         n_parallel=grown["num_parallel_tree"],
         weight_drop=_read_weights(weights, len(items)),
+        weights_since=weights_since,
         feature_names=names,
         feature_types=types,
         attributes=learner["attributes"],
@@ -166,21 +169,23 @@ def _check_version(version: IntArray) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-def _find_model(booster: Any) -> tuple[dict[str, Any], Any]:
-    """Return the section with the trees, and the weights of dart (None for gbtree)."""
+def _find_model(booster: Any) -> tuple[dict[str, Any], Any, tuple[int, int]]:
+    """Return the section with the trees, the weights of dropout (None without), and the first version that reads them.
+
+    Up to 3.2 the booster is dart and holds a gbtree. 3.3 put the weights beside the model, 3.4 into it; each version
+    reads the older places and silently ignores weights in a newer one.
+    """
     name = f.text()(f.mapping(f.anything)(booster, "gradient_booster").get("name"), "gradient_booster.name")
     if name == "gblinear":
         raise UnsupportedModelError("gblinear models have no trees; retrain with booster='gbtree' or 'dart'.")
     if name not in ("gbtree", "dart"):
         raise UnsupportedModelError(f"Booster {name[:60]!r} is unknown; accepted: gbtree, dart.")
-    if name == "gbtree":
-        if "weight_drop" in f.mapping(f.anything)(booster.get("model"), "gbtree.model"):
-            raise UnsupportedModelError(
-                "Models with dropout (DART) as XGBoost 3.4 writes them are not supported; train them with 1.7 to 3.2."
-            )
-        return _GBTREE(booster, "gbtree")["model"], None
-    dart = _DART(booster, "gradient_booster")
-    return dart["gbtree"]["model"], dart["weight_drop"]
+    dart = _DART(booster, "gradient_booster") if name == "dart" else {}
+    gbtree = dart.get("gbtree") or _GBTREE(booster, "gbtree")
+    places = (((1, 7), dart), ((3, 3), gbtree), ((3, 4), gbtree["model"]))
+    found = [(place["weight_drop"], since) for since, place in places if "weight_drop" in place]
+    f.require(len(found) < 2, "weight_drop is given in two places")
+    return gbtree["model"], *(found[0] if found else (None, _OLDEST))
 
 
 def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
     chosen = _decide(objective, document.n_outputs, threshold, by_wrapper=by_wrapper, values=values)
     if by_wrapper:
         document = _truncate(document)
+    if native is None:
+        _refuse_ignored_weights(document)
     intercept, error = read_intercept(document)
     slack = _inplace_slack(document, intercept)
     document = fold_weights(document)
@@ -136,10 +138,34 @@ def _truncate(document: XGBoostDocument) -> XGBoostDocument:
     )
 
 
-def _inplace_slack(document: XGBoostDocument, intercept: FloatArray) -> float:
-    """Bound |inplace_predict - sequential sum of f32(leaf * w)| for dart; 0 for other boosters.
+def _refuse_ignored_weights(document: XGBoostDocument) -> None:
+    """Refuse a file with dropout whose weights the installed XGBoost would not see, so that it means another model."""
+    if document.weight_drop is None:
+        return
+    try:
+        import xgboost
+    except ImportError:
+        return
+    since = document.weights_since
+    if major_minor(xgboost) < since:
+        raise UnsupportedModelError(
+            f"The file holds its dropout (DART) weights where XGBoost {since[0]}.{since[1]} and later read them; the "
+            f"installed {xgboost.__version__} silently ignores them there. Install XGBoost {since[0]}.{since[1]} or "
+            "later."
+        )
 
-    inplace_predict adds ((b + l) - b) * w instead of f32(l * w). With B = |b|, L = max |l|,
+
+def major_minor(package: Any) -> tuple[int, int]:
+    """Return the first two numbers of the version of a module."""
+    major, minor = package.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _inplace_slack(document: XGBoostDocument, intercept: FloatArray) -> float:
+    """Bound |inplace_predict - sequential sum of f32(leaf * w)| for dart before 3.3; 0 for other models.
+
+    Files that 3.3 and later write have no bound, as their inplace_predict adds f32(leaf * w) itself. The earlier
+    one adds ((b + l) - b) * w instead of f32(l * w). With B = |b|, L = max |l|,
     W = |w|: the addition errs by u(B + L), the difference and the product by uLW each up to
     second order, f32(l * w) by uLW: together W u (B + 4L). On top, each of the two sums errs by
     u * sum |partials|. The factor covers second order, 2**-149 per tree the denormals.
@@ -170,7 +196,7 @@ def _inplace_slack(document: XGBoostDocument, intercept: FloatArray) -> float:
         terms = float(np.sum(unit * weight[mine] * (base + 4 * reached)))
         sums = 2 * unit * float(np.sum(base + np.cumsum(added)))
         bounds.append((terms + sums) * (1 + 2.0**-10) + 2.0**-148 * np.count_nonzero(mine))
-    return max(bounds) if is_dart else 0.0
+    return max(bounds) if is_dart and document.weights_since < (3, 3) else 0.0
 
 
 def _find_classes(document: XGBoostDocument, decision: Decision, native: Any) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas, index_of
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import read_intercept, with_intercept
-from pine_boost.parsers.xgboost.read import read_xgboost
+from pine_boost.parsers.xgboost.read import major_minor, read_xgboost
 from pine_boost.parsers.xgboost.write import write_document
 
 # The form that 3.1 and later save; the key cannot be an attribute, whose values are strings
@@ -33,7 +33,7 @@ def _recognises(contents: bytes) -> bool:
 def _load(document: XGBoostDocument) -> Any:
     import xgboost
 
-    if len(set(document.base_score)) > 1 and _major_minor(xgboost) < (3, 1):
+    if len(set(document.base_score)) > 1 and major_minor(xgboost) < (3, 1):
         # before 3.1 a base_score per class is silently read as 0.5
         wanted = read_intercept(document)[0]
         document = with_intercept(replace(document, base_score=(0.0,)), wanted)
@@ -141,12 +141,7 @@ def _accepted(X: Any) -> Any:
     """Convert polars and Arrow tables for versions before 3.0, which do not read them themselves."""
     import xgboost
 
-    return X if _major_minor(xgboost) >= (3, 0) else arrow_by_pandas(X)
-
-
-def _major_minor(package: Any) -> tuple[int, int]:
-    major, minor = package.__version__.split(".")[:2]
-    return int(major), int(minor)
+    return X if major_minor(xgboost) >= (3, 0) else arrow_by_pandas(X)
 
 
 def _monotone(model: Model) -> tuple[int, ...] | None:

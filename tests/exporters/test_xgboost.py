@@ -52,8 +52,11 @@ def test_drop_and_reweight_against_an_independent_walker(name):
     booster = train(**BOOSTERS[name])
     learner = json.loads(booster.save_raw("json"))["learner"]
     section = learner["gradient_booster"]
-    dart = np.array(section.get("weight_drop", []), dtype=np.float32)
-    section = section.get("gbtree", section)["model"]
+    places = (section, section.get("gbtree", section)["model"])
+    dart = np.array([w for place in places for w in place.get("weight_drop", [])], dtype=np.float32)
+    section = places[1]
+    assert len(dart) in (0, len(section["trees"]))
+    assert (len(dart) > 0) == name.startswith("dart")
     model = read_model(booster)
     weights = some_weights(model.forest)
     pruned = grid_forest(model.forest, weights)

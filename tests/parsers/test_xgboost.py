@@ -16,20 +16,23 @@ from pine_boost.model.exact import SOFTMAX_GUARD_FLOAT32, summation_band
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.nodes import Nodes, one_tree
-from pine_boost.parsers.xgboost.document import XGBoostDocument
-from pine_boost.parsers.xgboost.intercept import constant_document
-from pine_boost.parsers.xgboost.read import read_xgboost
+from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
+from pine_boost.parsers.xgboost.intercept import constant_document, fold_weights
+from pine_boost.parsers.xgboost.read import major_minor, read_xgboost
 from pine_boost.parsers.xgboost.trees import RECORD
 from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
 from pine_boost.parsers.xgboost.write import write_document
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.xgboost_models import (
     BOOSTERS,
+    INPLACE_DART_DIFFERS,
     OBJECTIVES_OF_VALUES,
+    WEIGHT_PLACES,
     booster_margins,
     categorical_booster,
     make_labels,
     make_rows,
+    move_weights,
     train,
 )
 
@@ -67,6 +70,46 @@ def test_file_and_bytes_give_the_forest_of_the_object(name, tmp_path):
                 "tree_round",
             ):
                 np.testing.assert_array_equal(getattr(model.forest, field), getattr(live, field))
+
+
+@pytest.mark.parametrize("name", ["dart", "dart_multi"])
+@pytest.mark.parametrize("since", WEIGHT_PLACES)
+def test_dropout_weights_are_read_where_the_version_reads_them(name, since):
+    """Up to 3.2 dart is a booster of its own; 3.3 wrote the weights beside the model, 3.4 into it."""
+    booster, rows = train(**BOOSTERS[name]), make_rows(seed=9)
+    root = json.loads(booster.save_raw("json"))
+    move_weights(root, since)
+    contents = json.dumps(root).encode()
+    document = read_document(contents)
+    assert document.weights_since == since
+    assert len(document.weight_drop) == document.trees.n_trees
+    folded = native_margins(read_model(write_document(fold_weights(document), "json")).forest, rows)
+    np.testing.assert_array_equal(folded, booster_margins(booster, rows))
+    native = booster_margins(xgboost.Booster({"nthread": 1}, model_file=bytearray(contents)), rows)
+    if major_minor(xgboost) >= since:
+        forest = read_model(contents).forest
+        np.testing.assert_array_equal(native_margins(forest, rows), native)
+        assert (forest.slack == 0.0) == (since >= (3, 3))
+    else:
+        assert np.any(native != folded)
+        with pytest.raises(UnsupportedModelError, match=rf"XGBoost {since[0]}.{since[1]} and later.*silently ignores"):
+            read_model(contents)
+
+
+@pytest.mark.skipif(major_minor(xgboost) < (3, 3), reason="dropout needs booster='dart' there")
+@pytest.mark.parametrize("rounds_before", [0, 3])
+def test_dropout_without_the_name_dart(rounds_before):
+    rows = make_rows()
+    data = xgboost.DMatrix(rows, make_labels(rows, 2), nthread=1)
+    parameters = {"objective": "binary:logistic", "max_depth": 3, "nthread": 1, "seed": 1}
+    begun = xgboost.train(parameters, data, rounds_before) if rounds_before else None
+    booster = xgboost.train({**parameters, "rate_drop": 0.5}, data, 9, xgb_model=begun)
+    model = read_model(booster)
+    assert len(set(read_document(bytes(booster.save_raw("ubj"))).weight_drop.tolist())) > 2
+    probe = np.vstack([rows, edge_rows(model.forest, rows, limit=60)])
+    margins = native_margins(model.forest, probe)
+    np.testing.assert_array_equal(margins, booster_margins(booster, probe))
+    np.testing.assert_array_equal(margins[:, 0], booster.inplace_predict(probe, predict_type="margin"))
 
 
 def test_rounds_hold_all_trees_of_a_round():
@@ -133,7 +176,7 @@ def test_classifier_is_read_as_its_own_predict_works(booster, n_classes):
     probe = np.vstack([rows, edge_rows(model.forest, rows, infinite=True, limit=60)])
     native = classifier.predict(probe, output_margin=True).reshape(len(probe), -1)
     margins = native_margins(model.forest, probe)
-    if booster == "gbtree":
+    if booster == "gbtree" or not INPLACE_DART_DIFFERS:
         assert model.forest.slack == 0.0
         np.testing.assert_array_equal(margins, native)
     else:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.xgboost_models import move_weights
+
 Case = tuple[str, bytes]
 Edit = Callable[[dict[str, Any]], Any]
 
@@ -40,10 +42,12 @@ def healthy_files() -> dict[str, bytes]:
     )
     binary = xgboost.train({**options, "objective": "binary:logistic"}, binary_data, 3)
     multi = xgboost.train(
-        {**options, "objective": "multi:softprob", "num_class": 3, "booster": "dart"},
+        {**options, "objective": "multi:softprob", "num_class": 3, "booster": "dart", "rate_drop": 0.5},
         xgboost.DMatrix(rows, np.digitize(rows[:, 0], [-0.5, 0.5]), feature_names=names),
         2,
     )
+    dart = json.loads(multi.save_raw("json"))
+    move_weights(dart, (1, 7))
     table = pandas.DataFrame(
         {"x": rows[:, 0], "k": pandas.Categorical(rows[:, 2].astype(int)), "n": pandas.Categorical(list("uvwx") * 50)}
     )
@@ -53,7 +57,7 @@ def healthy_files() -> dict[str, bytes]:
     return {
         "binary.json": bytes(binary.save_raw("json")),
         "binary.ubj": bytes(binary.save_raw("ubj")),
-        "multi.json": bytes(multi.save_raw("json")),
+        "multi.json": json.dumps(dart).encode(),
         "pandas.json": bytes(pandas_booster.save_raw("json")),
     }
 
@@ -266,7 +270,8 @@ _BINARY_EDITS: dict[str, Edit] = {
     "num_parallel_tree 0": _put(lambda r: _model(r)["gbtree_model_param"], "num_parallel_tree", "0"),
     "unknown booster": _put(lambda r: _learner(r)["gradient_booster"], "name", "gbforest"),
     "booster is gblinear": _put(lambda r: _learner(r)["gradient_booster"], "name", "gblinear"),
-    "dart of XGBoost 3.4": _put(_model, "weight_drop", [1.0, 1.0, 1.0]),
+    "weight missing in the model": _put(_model, "weight_drop", [1.0, 1.0]),
+    "weight missing beside the model": _put(lambda r: _booster(r), "weight_drop", [1.0, 1.0]),
     "dart without weights": _put(lambda r: _learner(r)["gradient_booster"], "name", "dart"),
     "unknown objective": _put(lambda r: _learner(r)["objective"], "name", "binary:magic"),
     "objective without a name": _drop(lambda r: _learner(r)["objective"], "name"),
@@ -326,6 +331,8 @@ _MULTI_EDITS: dict[str, Edit] = {
     "weight that overflows the leaves": _entry(
         "weight_drop", 0, 3e38, lambda r: (_leaf_value(3e38)(r), _booster(r))[1]
     ),
+    "weights in the inner booster, too": lambda r: _booster(r)["gbtree"].update(weight_drop=[1.0] * 6),
+    "weights in the model, too": lambda r: _model(r).update(weight_drop=[1.0] * 6),
     "inner booster is dart": _put(lambda r: _booster(r)["gbtree"], "name", "dart"),
     "tree_info beyond num_class": _entry("tree_info", 0, 3, _model),
     "num_class of the objective differs": _put(

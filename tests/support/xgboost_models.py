@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xgboost
 
+from pine_boost.parsers.xgboost.read import major_minor
 from tests.support.grids import integer_margins
 
 BOOSTERS = {
@@ -22,6 +23,26 @@ BOOSTERS = {
     "lossguide": {"objective": "binary:logistic", "grow_policy": "lossguide", "max_leaves": 9},
     "stumps": {"objective": "binary:logistic", "gamma": 1e9},
 }
+
+
+# before 3.3, inplace_predict (which wrappers use) adds the leaves of dart in another way than Booster.predict
+INPLACE_DART_DIFFERS = major_minor(xgboost) < (3, 3)
+# the versions that moved the weights of dropout to another place of the file
+WEIGHT_PLACES = [(1, 7), (3, 3), (3, 4)]
+
+
+def move_weights(root, since):
+    """Put the weights of dropout where the versions from this one on write them, in the parsed file of a model."""
+    learner = root["learner"]
+    section = learner["gradient_booster"]
+    gbtree = section.get("gbtree", section)
+    model = gbtree["model"]
+    (weights,) = [place.pop("weight_drop") for place in (section, model) if "weight_drop" in place]
+    if since < (3, 3):
+        learner["gradient_booster"] = {"name": "dart", "gbtree": gbtree, "weight_drop": weights}
+    else:
+        learner["gradient_booster"] = gbtree
+        (gbtree if since < (3, 4) else model)["weight_drop"] = weights
 
 
 _ERRORS = ("squarederror", "squaredlogerror", "pseudohubererror", "absoluteerror", "quantileerror")

@@ -163,6 +163,12 @@ _NOTES = """
   file is refused with XGBoost's own reason.
 - XGBoost 3.0 writes vector leaves without `loss_changes` and `sum_hessian`; they are refused as
   vector leaves in every version.
+- XGBoost 3.3 writes the weights of dropout (DART) beside the model and 3.4 inside it, where earlier
+  versions silently ignore them: such a file is refused while an earlier version is installed. Models
+  that pine_boost writes have the weights in their leaves, so all versions read them alike.
+- From 3.3 on, `inplace_predict` (which wrappers use) sums dropout exactly as `Booster.predict`
+  does: the rounding band of DART wrappers, needed before, is 0.
+- XGBoost 3.3 and later refuse `polars.Categorical`; use `polars.Enum`.
 - LightGBM's 4.0 classifier does not train with scikit-learn 1.8 and later; boosters and texts do.
 """.rstrip().split("\n")
 
