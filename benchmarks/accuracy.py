@@ -98,6 +98,12 @@ class Ensemble:
         leaves, y = (self.val, self.parts.y_cal) if part == "val" else (self.test, self.parts.y_test)
         return float(np.mean(self.forest.decision.classes(margins(shape, self.forest, leaves)) == y))
 
+    def native_accuracies(self, model: Any) -> list[float]:
+        """Accuracy of another model's ``predict`` on the validation and the test rows."""
+        parts = self.parts
+        rows = (parts.X_cal, parts.y_cal), (parts.X_test, parts.y_test)
+        return [float(np.mean(model.predict(X) == y)) for X, y in rows]
+
     def leaves_of(self, shape: Any) -> int:
         """Leaves once equal neighbours are merged; constant trees need none."""
         subtrees = self.subtrees
@@ -247,8 +253,7 @@ def by_retraining(ensemble: Ensemble) -> Any:
     for trees, depth in product(*_SIZES):
         if depth <= deepest and trees <= cell.trees:
             model = train(cell.model, cell.seed, parts.X_fit, parts.y_fit, trees, depth)
-            accuracies = (float(np.mean(model.predict(parts.X_cal) == parts.y_cal)),)
-            accuracies += (float(np.mean(model.predict(parts.X_test) == parts.y_test)),)
+            accuracies = ensemble.native_accuracies(model)
             if accuracies[0] >= ensemble.least:
                 found.append((read_model(model).forest.n_leaves, *accuracies))
     return min(found, default=None)
@@ -263,11 +268,7 @@ def by_test(ensemble: Ensemble) -> Any:
     result = compress_booster(
         ensemble.native, parts.X_fit, parts.X_cal, random_state=ensemble.cell.seed, verbose=False, **options
     )
-    accuracies = [
-        float(np.mean(result.model.predict(X) == y))
-        for X, y in ((parts.X_cal, parts.y_cal), (parts.X_test, parts.y_test))
-    ]
-    return (result.leaves_after, *accuracies, result.status)
+    return (result.leaves_after, *ensemble.native_accuracies(result.model), result.status)
 
 
 METHODS: dict[str, Callable[[Ensemble], Any]] = {

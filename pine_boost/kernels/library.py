@@ -110,15 +110,11 @@ def compile_to(target: Path, flags: tuple[str, ...] = FLAGS) -> bool:
     if compiler is None:
         return False
     try:
-        handle, name = tempfile.mkstemp(suffix=target.suffix, dir=target.parent)
-        os.close(handle)
-        try:
-            command = [compiler, *flags, "-o", name, str(SOURCE), "-lm"]
+        with tempfile.TemporaryDirectory(dir=target.parent, ignore_cleanup_errors=True) as folder:
+            made = os.path.join(folder, target.name)
+            command = [compiler, *flags, "-o", made, str(SOURCE), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=120)
-            os.replace(name, target)
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
+            os.replace(made, target)
     except (OSError, subprocess.SubprocessError):
         return False
     return True
@@ -145,16 +141,13 @@ def load() -> Any | None:
     if choice:
         return None if choice == "numpy" else _open(Path(choice))
     name = file_name()
-    built = SOURCE.with_name(name)
-    if built.exists() and (library := _open(built)) is not None:
+    if library := _open(SOURCE.with_name(name)):
         return library
     with contextlib.suppress(OSError, RuntimeError):  # no home, a read-only one
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         cached = folder / name
-        if cached.exists() and (library := _open(cached)) is not None:
-            return library
-        if compile_to(cached) and (library := _open(cached)) is not None:
+        if library := _open(cached) or (_open(cached) if compile_to(cached) else None):
             return library
     import tempfile
 

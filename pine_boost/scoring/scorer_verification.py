@@ -309,8 +309,7 @@ def may_be_labels(found: Sequence[Any], parsed: Model) -> bool:
 
 def _is_same(found: Any, expected: Any) -> bool:
     if isinstance(expected, np.ndarray):
-        return bool(found.dtype == expected.dtype and np.array_equal(found.shape, expected.shape)) and bool(
-            found.tobytes() == expected.tobytes()
-        )
+        own, other = ((array.dtype, array.shape, array.tobytes()) for array in (found, expected))
+        return own == other
     both_nan = isinstance(expected, float) and isinstance(found, float) and found != found and expected != expected
     return both_nan or bool(found == expected)
