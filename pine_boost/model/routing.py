@@ -247,7 +247,7 @@ def _category_sides(forest: Forest, axis: Axis, nodes: IntArray) -> BoolArray:
     in_set = np.zeros((len(nodes), axis.n_states), dtype=bool)
     node, code = np.nonzero(forest.in_sets(nodes, axis.codes))
     in_set[node, axis.code_states[code]] = True
-    sides = in_set == forest.set_left[nodes][:, None]
+    sides: BoolArray = in_set == forest.set_left[nodes][:, None]
     if axis.missing_state >= 0:
         sides[:, axis.missing_state] = forest.default_left[nodes]
     return sides
@@ -271,7 +271,7 @@ def require_size(forest: Forest) -> None:
     splits = forest.feature[numeric], forest.threshold[numeric]
     order = np.lexsort(splits)
     is_new = np.any([split[order][1:] != split[order][:-1] for split in splits], axis=0)
-    n_states = np.count_nonzero(is_new) + bool(len(order)) + forest.n_features
+    n_states = int(np.count_nonzero(is_new)) + bool(len(order)) + forest.n_features
     leaves = np.add.reduceat(forest.kind == SplitKind.LEAF, forest.tree_offset[:-1], dtype=np.int64)
     _require_size(forest.n_trees, n_states, -(-int(leaves.max()) // 64))
 

@@ -203,7 +203,7 @@ def in_order(value: npt.NDArray[Any], pairs: IntArray) -> npt.NDArray[Any]:
 
 def renamed(pairs: IntArray, column: IntArray) -> IntArray:
     """Pairs of leaves as distinct pairs of their columns; a leaf without a column is -1."""
-    found = column[pairs].reshape(-1, 2)
+    found: IntArray = column[pairs].reshape(-1, 2)
     found = found[(found >= 0).all(axis=1) & (found[:, 0] != found[:, 1])]
     return found[unique_rows(found)[0]]
 
