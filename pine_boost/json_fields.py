@@ -62,6 +62,17 @@ def require(condition: bool, message: str) -> None:
         raise FieldError(message if len(message) <= _LONGEST else f"{message[: _LONGEST - 3]}...")
 
 
+def _expect(condition: bool, where: str, value: Any, expected: str) -> None:
+    """Raise FieldError unless the condition holds; only then the value is shown: a model has millions of fields."""
+    if not condition:
+        require(False, f"{where!r} is {_shown(value)}, expected {expected}")
+
+
+def _expect_length(value: Any, length: int | None, where: str) -> None:
+    if length is not None and len(value) != length:
+        require(False, f"{where!r} has {len(value)} entries, expected {length}")
+
+
 def parse(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
     """JSON text, or data that was parsed already, as an object."""
     parsed: Any = parse_text(document) if isinstance(document, (str, bytes, bytearray)) else document
@@ -135,14 +146,16 @@ def read(
     data: Any, table: Mapping[str, Reader], where: str = "", *, optional: Mapping[str, Reader] | None = None
 ) -> dict[str, Any]:
     """The checked fields of a JSON object; ``optional`` fields may be absent, others must not."""
-    require(isinstance(data, Mapping), f"{where or 'the document'} is {_shown(data)}, expected an object")
+    if not isinstance(data, Mapping):
+        require(False, f"{where or 'the document'} is {_shown(data)}, expected an object")
     optional = optional or {}
-    inside = f" of {where!r}" if where else ""
     missing, unknown = table.keys() - data.keys(), data.keys() - table.keys() - optional.keys()
-    require(not missing, f"keys{inside} are missing: {sorted(missing)}")
-    require(not unknown, f"keys{inside} are unknown: {sorted(map(str, unknown))}")
+    if missing or unknown:
+        what, names = ("missing", missing) if missing else ("unknown", unknown)
+        require(False, f"keys{f' of {where!r}' if where else ''} are {what}: {sorted(map(str, names))}")
     prefix = f"{where}." if where else ""
-    return {name: {**table, **optional}[name](value, f"{prefix}{name}") for name, value in data.items()}
+    readers = {**table, **optional}
+    return {name: readers[name](value, f"{prefix}{name}") for name, value in data.items()}
 
 
 def record(
@@ -154,14 +167,13 @@ def record(
 
 def integer(low: int = INT64[0], high: int = INT64[1], *, as_text: bool = False) -> Reader:
     """An integer within bounds; with ``as_text`` the text of one, and not the integer itself."""
+    expected = f"{'the text of an integer' if as_text else 'an integer'} from {low} to {high}"
 
     def check(value: Any, where: str) -> int:
         number = value
         if as_text:
             number = int(value) if isinstance(value, str) and _INTEGER_TEXT.match(value) else None
-        fits = type(number) is int and low <= number <= high
-        kind = "the text of an integer" if as_text else "an integer"
-        require(fits, f"{where!r} is {_shown(value)}, expected {kind} from {low} to {high}")
+        _expect(type(number) is int and low <= number <= high, where, value, expected)
         return int(number)
 
     return check
@@ -169,11 +181,12 @@ def integer(low: int = INT64[0], high: int = INT64[1], *, as_text: bool = False)
 
 def number(low: float = -1e308, high: float = 1e308, *, exclude: Collection[float] = ()) -> Reader:
     """A finite number within bounds, as a float; values in ``exclude`` are refused."""
+    but = f" except {', '.join(f'{bound:g}' for bound in exclude)}" if exclude else ""
+    expected = f"a number from {low:g} to {high:g}{but}"
 
     def check(value: Any, where: str) -> float:
         fits = type(value) in (int, float) and low <= value <= high and value not in exclude
-        but = f" except {', '.join(f'{bound:g}' for bound in exclude)}" if exclude else ""
-        require(fits, f"{where!r} is {_shown(value)}, expected a number from {low:g} to {high:g}{but}")
+        _expect(fits, where, value, expected)
         return float(value)
 
     return check
@@ -195,12 +208,13 @@ Size = Annotated[float, number(0)]
 
 def text(accepted: Collection[str] | None = None) -> Reader:
     """A text that can be written as UTF-8, one of ``accepted`` if given."""
+    expected = f"one of {list(accepted or ())}"
 
     def check(value: Any, where: str) -> str:
-        require(isinstance(value, str), f"{where!r} is {_shown(value)}, expected a text")
-        require(not any("\ud800" <= c <= "\udfff" for c in value), f"{where!r} is not a valid Unicode text")
-        is_known = accepted is None or value in accepted
-        require(is_known, f"{where!r} is {_shown(value)}, expected one of {list(accepted or ())}")
+        _expect(isinstance(value, str), where, value, "a text")
+        if any("\ud800" <= c <= "\udfff" for c in value):
+            require(False, f"{where!r} is not a valid Unicode text")
+        _expect(accepted is None or value in accepted, where, value, expected)
         return str(value)
 
     return check
@@ -209,7 +223,7 @@ def text(accepted: Collection[str] | None = None) -> Reader:
 def digest(value: Any, where: str) -> str:
     """A SHA-256 in hexadecimal."""
     fits = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
-    require(bool(fits), f"{where!r} is {_shown(value)}, expected a SHA-256 in hexadecimal")
+    _expect(bool(fits), where, value, "a SHA-256 in hexadecimal")
     return str(value)
 
 
@@ -218,15 +232,17 @@ Digest = Annotated[str, digest]
 
 def flag(value: Any, where: str) -> bool:
     """True or false."""
-    require(isinstance(value, bool), f"{where!r} is {_shown(value)}, expected true or false")
+    _expect(isinstance(value, bool), where, value, "true or false")
     return bool(value)
+
+
+_SCALARS: dict[type, Reader] = {bool: flag, str: text(), int: integer(), float: number()}
 
 
 def scalar(value: Any, where: str) -> str | int | float | bool:
     """A text, number or boolean: a label or a category."""
-    readers: dict[type, Reader] = {bool: flag, str: text(), int: integer(), float: number()}
-    require(type(value) in readers, f"{where!r} is {_shown(value)}, expected a text, a number or a boolean")
-    return readers[type(value)](value, where)  # type: ignore[no-any-return]
+    _expect(type(value) in _SCALARS, where, value, "a text, a number or a boolean")
+    return _SCALARS[type(value)](value, where)  # type: ignore[no-any-return]
 
 
 Scalar = Annotated[str | int | float | bool, scalar]
@@ -240,7 +256,7 @@ def member_of(kind: type[Enum]) -> Reader:
 
 def nan_as_null(value: Any, where: str) -> float:
     """A finite number, or null for NaN."""
-    return math.nan if value is None else float(number()(value, where))
+    return math.nan if value is None else float(_SCALARS[float](value, where))
 
 
 def optional(reader: Reader) -> Reader:
@@ -252,9 +268,8 @@ def sequence(reader: Reader, length: int | None = None) -> Reader:
     """A list, as a tuple."""
 
     def check(value: Any, where: str) -> tuple[Any, ...]:
-        require(isinstance(value, list), f"{where!r} is {_shown(value)}, expected a list")
-        fits = length is None or len(value) == length
-        require(fits, f"{where!r} has {len(value)} entries, expected {length}")
+        _expect(isinstance(value, list), where, value, "a list")
+        _expect_length(value, length, where)
         return tuple(reader(entry, f"{where}[{index}]") for index, entry in enumerate(value))
 
     return check
@@ -264,8 +279,10 @@ def mapping(reader: Reader) -> Reader:
     """An object with any keys."""
 
     def check(value: Any, where: str) -> dict[str, Any]:
-        require(isinstance(value, Mapping), f"{where!r} is {_shown(value)}, expected an object")
-        return {text()(name, f"a key of {where}"): reader(entry, f"{where}.{name}") for name, entry in value.items()}
+        _expect(isinstance(value, Mapping), where, value, "an object")
+        return {
+            _SCALARS[str](name, f"a key of {where}"): reader(entry, f"{where}.{name}") for name, entry in value.items()
+        }
 
     return check
 
@@ -298,8 +315,7 @@ def _reader_of(hint: Any) -> Reader:
         return mapping(_reader_of(inner[1]))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return member_of(hint)
-    readers = {str: text(), bool: flag, int: integer(), float: number()}
-    return readers[hint] if hint in readers else record_of(hint)
+    return _SCALARS[hint] if hint in _SCALARS else record_of(hint)
 
 
 def integers(low: int = INT64[0], high: int = INT64[1], length: int | None = None) -> Reader:
@@ -308,10 +324,10 @@ def integers(low: int = INT64[0], high: int = INT64[1], length: int | None = Non
     def check(value: Any, where: str) -> IntArray:
         # bool is an int to Python: compare the types themselves
         fits = isinstance(value, list) and set(map(type, value)) <= {int}
-        require(fits, f"{where!r} is {_shown(value)}, expected a list of integers")
+        _expect(fits, where, value, "a list of integers")
         within = len(value) == 0 or (low <= min(value) and max(value) <= high)
         require(bool(within), f"{where!r} has an entry outside {low} to {high}")
-        require(length is None or len(value) == length, f"{where!r} has {len(value)} entries, expected {length}")
+        _expect_length(value, length, where)
         return np.array(value, dtype=np.int64)
 
     return check
@@ -338,13 +354,13 @@ def array(dtype: Any, length: int | None = None, *, typed: bool) -> Reader:
             numbers: npt.NDArray[Any] = value
         elif expected.kind == "f":
             fits = isinstance(value, list) and set(map(type, value)) <= {float}
-            require(fits, f"{where!r} is {_shown(value)}, expected a list of numbers with a decimal point")
+            _expect(fits, where, value, "a list of numbers with a decimal point")
             with np.errstate(over="ignore"):
                 numbers = np.array(value, dtype=np.float64).astype(expected)
         else:
             limits = np.iinfo(expected)
             numbers = integers(int(limits.min), int(limits.max))(value, where).astype(expected)
-        require(length is None or len(numbers) == length, f"{where!r} has {len(numbers)} entries, expected {length}")
+        _expect_length(numbers, length, where)
         return numbers
 
     return check
@@ -354,7 +370,7 @@ def floats(*, finite: bool = True, length: int | None = None) -> Reader:
     """A list of numbers, as a float64 array; infinities, unless ``finite``, are written as text."""
 
     def check(value: Any, where: str) -> FloatArray:
-        require(isinstance(value, list), f"{where!r} is {_shown(value)}, expected a list of numbers")
+        _expect(isinstance(value, list), where, value, "a list of numbers")
         values: list[Any] = value if finite else [_INFINITIES.get(v, v) if isinstance(v, str) else v for v in value]
         fits = set(map(type, values)) <= {int, float} and all(
             abs(v) <= 1e308 or v in _INFINITIES.values() for v in values
@@ -362,7 +378,7 @@ def floats(*, finite: bool = True, length: int | None = None) -> Reader:
         require(fits, f"{where!r} holds something other than a finite number")
         array = np.array(values, dtype=np.float64)
         require(not finite or bool(np.isfinite(array).all()), f"{where!r} holds a number that is not finite")
-        require(length is None or len(value) == length, f"{where!r} has {len(value)} entries, expected {length}")
+        _expect_length(value, length, where)
         return array
 
     return check
@@ -373,7 +389,7 @@ def flags(length: int) -> Reader:
 
     def check(value: Any, where: str) -> npt.NDArray[np.bool_]:
         fits = isinstance(value, str) and len(value) == length and set(value) <= {"0", "1"}
-        require(fits, f"{where!r} is {_shown(value)}, expected a text of {length} zeros and ones")
+        _expect(fits, where, value, f"a text of {length} zeros and ones")
         return np.array([character == "1" for character in value], dtype=bool)
 
     return check
@@ -420,7 +436,7 @@ def write_category(value: Any) -> str | int | float | bool:
 
 
 class _Brief(reprlib.Repr):
-    """The beginning of a value: messages are made for every field, and a model has millions of numbers."""
+    """The beginning of a value: a field may have millions of numbers."""
 
     def __init__(self) -> None:
         super().__init__()

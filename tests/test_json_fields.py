@@ -63,7 +63,8 @@ def test_values_of_another_kind_are_refused_by_name(value, reader):
         f.read({"field": value}, {"field": reader})
 
 
-def test_values_that_fit_are_taken():
+def test_values_that_fit_are_taken(monkeypatch):
+    monkeypatch.setattr(f, "_shown", None)  # no message is made of them
     table = {
         "a": f.optional(f.number()),
         "b": f.sequence(f.integer(as_text=True)),

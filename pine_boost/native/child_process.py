@@ -5,10 +5,10 @@ A library that crashes, hangs or runs out of memory ends only the child; the cal
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from typing import Any
-from weakref import WeakSet
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
@@ -23,7 +23,7 @@ TIME_LIMIT = 120.0
 MEMORY_LIMIT = 4 * 2**30
 _SCRIPT = first_load.__file__
 
-_TRIED: WeakSet[Model] = WeakSet()
+_PASSED: set[tuple[str, int, str]] = set()  # library, number of features, SHA-256 of the contents
 
 
 def read_and_try(model: Any, *, threshold: Any = None) -> Model:
@@ -37,7 +37,7 @@ def try_in_child(*models: Model, time_limit: float = TIME_LIMIT, memory_limit: i
     """Load files and predict one row of each in a child process before this process does.
 
     The child is a script that calls the C library and imports no package, so it takes a tenth of a
-    second. Does nothing for a live object, for a `Model` that passed before, or if the library is not
+    second. Does nothing for a live object, for contents that passed before, or if the library is not
     installed.
 
     Parameters
@@ -54,17 +54,20 @@ def try_in_child(*models: Model, time_limit: float = TIME_LIMIT, memory_limit: i
         The library rejects the file, crashes on it, or exceeds the limits.
     """
     for model in models:
-        if model.native is not None or model in _TRIED:
+        if model.native is not None:
             continue
-        library = model.forest.library
+        library, n_features, contents = model.forest.library, model.forest.n_features, original_bytes(model)
+        file = (library, n_features, hashlib.sha256(contents).hexdigest())
+        if file in _PASSED:
+            continue
         try:
             path = traits_of(library).shared_library()
         except ImportError:
             continue
         # isolated and without site: none of the user's setup runs, and it starts quickly
-        command = [sys.executable, "-I", "-S", _SCRIPT, library, path, str(model.forest.n_features)]
-        _run([*command, *filter(None, sys.path)], original_bytes(model), library, time_limit, memory_limit)
-        _TRIED.add(model)
+        command = [sys.executable, "-I", "-S", _SCRIPT, library, path, str(n_features)]
+        _run([*command, *filter(None, sys.path)], contents, library, time_limit, memory_limit)
+        _PASSED.add(file)
 
 
 def try_and_predict(model: Model, matrix: FloatArray) -> IntArray:

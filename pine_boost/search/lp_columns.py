@@ -205,7 +205,8 @@ def renamed(pairs: IntArray, column: IntArray) -> IntArray:
     """Pairs of leaves as distinct pairs of their columns; a leaf without a column is -1."""
     found: IntArray = column[pairs].reshape(-1, 2)
     found = found[(found >= 0).all(axis=1) & (found[:, 0] != found[:, 1])]
-    return found[unique_rows(found)[0]]
+    first, _ = unique_rows(found)
+    return np.asarray(found[first])
 
 
 def _neighbours(problem: Problem, features: Iterable[int]) -> list[tuple[int, int, int]]:

@@ -20,6 +20,13 @@ from pine_boost.report.compression_report import render_compression
 from pine_boost.report.prune_report import render_report
 from pine_boost.serving.guards import measure_margin
 
+PASSED = "pine_boost.native.child_process._PASSED"
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_passed(monkeypatch):
+    monkeypatch.setattr(PASSED, set())
+
 
 def _rows() -> np.ndarray:
     X = np.random.default_rng(0).normal(size=(200, 4))
@@ -63,6 +70,14 @@ def test_every_healthy_file_survives_its_first_load():
 
     for contents in (*healthy_files().values(), _multiclass_file(), _lightgbm_file()):
         try_in_child(read_model(contents, decision="value"))
+
+
+def test_the_same_contents_are_tried_once(monkeypatch):
+    tried = []
+    monkeypatch.setattr("pine_boost.native.child_process._run", lambda command, contents, *_: tried.append(contents))
+    for contents in (_lightgbm_file(), _lightgbm_file(), _multiclass_file()):
+        try_in_child(read_model(contents), read_model(contents))
+    assert len(tried) == 2
 
 
 def test_a_live_object_is_asked_here():
@@ -120,6 +135,7 @@ def test_models_of_a_folder_are_not_loaded_here_first(monkeypatch, tmp_path, few
     reader, X = _saved(tmp_path / "folder", kind)
     loaded = reader.load(tmp_path / "folder", original=_lightgbm_file())
     smaller = loaded.pruned if kind == "pruned" else loaded.compressed
+    monkeypatch.setattr(PASSED, set())  # as in another process
     if damaged == "smaller":
         try_in_child(loaded.original)
         assert smaller is not loaded.original
