@@ -27,6 +27,8 @@ BOOSTERS = {
 
 # before 3.3, inplace_predict (which wrappers use) adds the leaves of dart in another way than Booster.predict
 INPLACE_DART_DIFFERS = major_minor(xgboost) < (3, 3)
+# from 3.3 on, a table is refused that declares a category unknown to the model
+REFUSES_NEW_CATEGORIES = major_minor(xgboost) >= (3, 3)
 # the versions that moved the weights of dropout to another place of the file
 WEIGHT_PLACES = [(1, 7), (3, 3), (3, 4)]
 

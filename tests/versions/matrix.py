@@ -168,7 +168,8 @@ _NOTES = """
   that pine_boost writes have the weights in their leaves, so all versions read them alike.
 - From 3.3 on, `inplace_predict` (which wrappers use) sums dropout exactly as `Booster.predict`
   does: the rounding band of DART wrappers, needed before, is 0.
-- XGBoost 3.3 and later refuse `polars.Categorical`; use `polars.Enum`.
+- XGBoost 3.3 and later refuse `polars.Categorical` (use `polars.Enum`), and tables that declare a
+  category which the model does not know, even if no row holds it; scorers still read such tables.
 - LightGBM's 4.0 classifier does not train with scikit-learn 1.8 and later; boosters and texts do.
 """.rstrip().split("\n")
 
