@@ -23,7 +23,7 @@ TIME_LIMIT = 120.0
 MEMORY_LIMIT = 4 * 2**30
 _SCRIPT = first_load.__file__
 
-_PASSED: set[tuple[str, int, str]] = set()  # library, number of features, SHA-256 of the contents
+_PASSED: set[tuple[Any, ...]] = set()  # library, number of features, SHA-256 of the contents, and the limits
 
 
 def read_and_try(model: Any, *, threshold: Any = None) -> Model:
@@ -37,7 +37,7 @@ def try_in_child(*models: Model, time_limit: float = TIME_LIMIT, memory_limit: i
     """Load files and predict one row of each in a child process before this process does.
 
     The child is a script that calls the C library and imports no package, so it takes a tenth of a
-    second. Does nothing for a live object, for contents that passed before, or if the library is not
+    second. Does nothing for a live object, for contents that passed before with these limits, or if the library is not
     installed.
 
     Parameters
@@ -57,7 +57,7 @@ def try_in_child(*models: Model, time_limit: float = TIME_LIMIT, memory_limit: i
         if model.native is not None:
             continue
         library, n_features, contents = model.forest.library, model.forest.n_features, original_bytes(model)
-        file = (library, n_features, hashlib.sha256(contents).hexdigest())
+        file = (library, n_features, hashlib.sha256(contents).hexdigest(), time_limit, memory_limit)
         if file in _PASSED:
             continue
         try:

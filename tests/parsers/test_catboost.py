@@ -176,8 +176,7 @@ def test_other_encodings_than_utf_8_are_refused(encoding):
         read_model(contents)
 
 
-def test_a_file_is_loaded_in_a_child_process_first(monkeypatch):
-    monkeypatch.setattr("pine_boost.native.child_process._PASSED", set())
+def test_a_file_is_loaded_in_a_child_process_first():
     contents = native_json(built("cat binary")[0])
     try_in_child(read_model(contents))
     with pytest.raises(UnsupportedModelError, match="was stopped"):
