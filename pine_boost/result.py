@@ -272,24 +272,7 @@ class PruneResult:
             The system refused to write, or the report could not be written; the message says where
             the other files are.
         """
-        files, failure = self.files(), None
-        folder = path_of(folder)
-        if X is not None:
-            to_matrix(X, self.region.schema)  # invalid rows raise before anything is written
-        require_free(folder, [*([saved.REPORT] if report else []), *files], overwrite=overwrite)
-        if report:
-            from pine_boost.report.prune_report import render_report
-
-            try:
-                files = {saved.REPORT: render_report(self, X, curve).encode(), **files}
-            except PineBoostError as error:
-                failure = error
-        path = write_folder(folder, files, overwrite=overwrite)
-        if failure is not None:
-            raise OutputError(
-                f"The report could not be made ({failure}); model, region and certificate are in {path}."
-            ) from failure
-        return path
+        return save_with_report(self, self.files(), folder, X, curve, report=report, overwrite=overwrite)
 
     def files(self, others: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, bytes]:
         """Return the files of the result by name: native model, region.json and certificate.json.
@@ -304,6 +287,36 @@ class PruneResult:
     def model_file(self) -> tuple[str, bytes]:
         """Return the name and contents of the native model file."""
         return model_file(self.model, self.pruned.forest.library)
+
+
+def save_with_report(
+    result: PruneResult,
+    files: dict[str, bytes],
+    folder: str | os.PathLike[str],
+    X: Any,
+    curve: Sequence[Mapping[str, Any]],
+    *,
+    report: bool,
+    overwrite: bool,
+) -> Path:
+    """Write the files of a result and report.html; see `PruneResult.save`."""
+    folder, failure = path_of(folder), None
+    if X is not None:
+        to_matrix(X, result.region.schema)  # invalid rows raise before anything is written
+    require_free(folder, [*([saved.REPORT] if report else []), *files], overwrite=overwrite)
+    if report:
+        from pine_boost.report.prune_report import render_report
+
+        try:
+            files = {saved.REPORT: render_report(result, X, curve).encode(), **files}
+        except PineBoostError as error:
+            failure = error
+    path = write_folder(folder, files, overwrite=overwrite)
+    if failure is not None:
+        raise OutputError(
+            f"The report could not be made ({failure}); model, region and certificate are in {path}."
+        ) from failure
+    return path
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pine_boost.budget import Budget, StopReason
@@ -177,10 +178,10 @@ class CompressResult:
 
         return plot_path(self.record, ax)
 
-    def files(self, X_val: Any = None) -> dict[str, bytes]:
+    def files(self, X_val: Any = None, others: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, bytes]:
         """The files of the result by name: native model, compression.json.
 
-        With the validation rows, report.html too.
+        With the validation rows, report.html too. ``others`` are files to save with them; the record names them too.
         """
         name, contents = model_file(self.model, self.compressed.forest.library)
         files = {name: contents}
@@ -188,6 +189,7 @@ class CompressResult:
             from pine_boost.report.compression_report import render_compression
 
             files[REPORT] = render_compression(self, X_val).encode()
+        files |= others
         record = replace(self.record, files=digests(files))
         return {**files, RECORD: record.to_json().encode()}
 

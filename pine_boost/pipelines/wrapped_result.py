@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,15 +129,12 @@ class WrappedResult:
         compressed model, the validation rows.
         """
         from pine_boost.folders import write_folder
+        from pine_boost.result import save_with_report
 
-        is_proof = hasattr(self.inner, "certificate")
-        files = self.files(None if is_proof or not report else X)
-        if report and is_proof:
-            from pine_boost.report.prune_report import render_report
-
-            page = render_report(self.inner, self.wrapper.rows(X), curve)
-            files = {"report.html": page.encode(), **files}
-        return write_folder(folder, files, overwrite=overwrite)
+        if not hasattr(self.inner, "certificate"):
+            return write_folder(folder, self.files(X if report else None), overwrite=overwrite)
+        rows = self.wrapper.rows(X)
+        return save_with_report(self.inner, self.files(), folder, rows, curve, report=report, overwrite=overwrite)
 
     def files(self, X_val: Any = None) -> dict[str, bytes]:
         """Return the files of the inner result and the whole model; the record of the result names both.
@@ -147,13 +144,4 @@ class WrappedResult:
         whole = {WHOLE_MODEL: pickled(self.model, REMEDY)}
         if hasattr(self.inner, "certificate"):
             return dict(self.inner.files(whole))
-        from pine_boost.certificate.saved import digests
-
-        rows = self.wrapper.rows(X_val)
-        files = {name: c for name, c in self.inner.files(rows).items() if name != self._last()}
-        files |= whole
-        record = replace(self.inner.record, files=digests(files))
-        return {**files, self._last(): record.to_json().encode()}
-
-    def _last(self) -> str:
-        return "certificate.json" if hasattr(self.inner, "certificate") else "compression.json"
+        return dict(self.inner.files(self.wrapper.rows(X_val), whole))

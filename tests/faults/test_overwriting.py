@@ -8,6 +8,8 @@ import lightgbm
 import numpy as np
 import pytest
 import xgboost
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from pine_boost import Certificate, InvalidInputError, OutputError, prune_booster
 from pine_boost.certificate.saved import CERTIFICATE, read_saved
@@ -185,14 +187,18 @@ def test_a_sweep_replaces_an_earlier_sweep_and_nothing_else(place, capsys):
     assert (place / "out" / "alpha-0.4").is_dir()
 
 
-def test_a_search_is_not_lost_to_a_report_that_cannot_be_made(results, tmp_path, monkeypatch):
+def test_a_search_is_not_lost_to_a_report_that_cannot_be_made(results, table, tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise InvalidInputError("no report today")
 
     monkeypatch.setattr("pine_boost.report.prune_report.render_report", refuse)
-    with pytest.raises(OutputError, match=r"no report today.*certificate are in"):
-        results[0].save(tmp_path / "out")
-    assert read_saved(tmp_path / "out").certificate == results[0].certificate
+    X, y = table
+    pipeline = make_pipeline(StandardScaler(), xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1))
+    whole = prune_booster(pipeline.fit(X, y), X[:200], X[200:], alpha=0.5)
+    for result, name in ((results[0], "plain"), (whole, "whole")):
+        with pytest.raises(OutputError, match=r"no report today.*certificate are in"):
+            result.save(tmp_path / name)
+        assert read_saved(tmp_path / name).certificate == result.certificate
 
 
 @pytest.mark.parametrize("error", [InvalidInputError, OutputError])
