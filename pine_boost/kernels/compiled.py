@@ -39,7 +39,7 @@ class CompiledTrees:
             self._filled(self._region, counts | tables)
         self._pointer = ctypes.addressof(self._struct)
         #: class of one row: called with the bytes of its numbers and whether these are float32
-        self.class_of_row = partial(library.pine_score_row, ctypes.c_void_p(self._pointer))
+        self.class_of_row = partial(library.pine_score_row, bytes(self._struct))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arrays alone; they are bound again where they arrive."""

@@ -73,7 +73,7 @@ class SignedStruct(ctypes.Structure):
 _SMALL = ctypes.c_int32
 _KINDS = {"p": _POINTER, "n": _NUMBER, "s": _SMALL}  # pointer, number, small number
 # Result and arguments of each function. pine_score_row has no types of arguments: without them a call takes 0.4 us
-# instead of 0.7; it is called with a c_void_p, with bytes (the cheapest pointer that ctypes can make) and with a bool.
+# instead of 0.7; it is called with bytes (the cheapest pointer that ctypes can make), bytes again and a bool.
 _SIGNATURES: dict[str, tuple[Any, str]] = {
     "score_row": (_SMALL, ""),
     "score": (_SMALL, "ppnnpp"),
