@@ -1,13 +1,16 @@
-"""How long and how hard to try: a deadline, an effort in counts, the shares of every stage, and a callback."""
+"""How long and how hard to try: a deadline, an effort in counts, the shares of every stage, a callback, and Ctrl-C."""
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
@@ -271,3 +274,29 @@ def until_ctrl_c(stage: Callable[[Budget], Result], budget: Budget) -> tuple[Res
             raise
         left = budget.after_ctrl_c()
         return stage(left), left
+
+
+@contextmanager
+def finishing(ignored: int = 1) -> Iterator[list[int]]:
+    """For the short work after a search: ignore the first Ctrl-C, raise the next; the list has every one.
+
+    A user who presses Ctrl-C wants the search to end and to keep its result. Nothing changes where the program has a
+    handler of its own.
+    """
+    presses: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    previous = signal.getsignal(signal.SIGINT) if is_main else None
+    if previous is not signal.default_int_handler:
+        yield presses
+        return
+
+    def note(number: int, frame: Any) -> None:
+        presses.append(number)
+        if len(presses) > ignored:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield presses
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from pine_boost.budget import SHARES, Budget, OutOfTime, Step
+from pine_boost.budget import SHARES, Budget, OutOfTime, Step, finishing
 from pine_boost.build_result import build_prune_result, made_with, native_rows, without_search
 from pine_boost.certificate.claims import expectation_of
 from pine_boost.errors import UnsupportedModelError
@@ -21,7 +21,6 @@ from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.progress import note, say, shown
-from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.enumeration import is_listable
 from pine_boost.proof.problem import Problem
 from pine_boost.region.domain import Domain

@@ -9,14 +9,13 @@ from functools import cache
 from typing import Any
 
 from pine_boost import build_result
-from pine_boost.budget import CHOOSING, SHARES, Budget, Effort, OutOfTime, Step, StopReason
+from pine_boost.budget import CHOOSING, SHARES, Budget, Effort, OutOfTime, Step, StopReason, finishing
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.notebooks import table_html
 from pine_boost.options import Options, given, plural, require_level
 from pine_boost.plots import given_or_new
 from pine_boost.progress import say, shown
-from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.problem import Problem, restated
 from pine_boost.prune import open_model, search_task
 from pine_boost.region.domain import Domain

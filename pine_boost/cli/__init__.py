@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 from pine_boost._version import __version__
+from pine_boost.budget import finishing
 from pine_boost.errors import PineBoostError
 
 INTERRUPTED = 130  # as shells count Ctrl-C
@@ -94,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     started = time.monotonic()  # a time limit covers the whole command, imports included
     parsed = argparse.Namespace(debug=False)
-    with _noting_ctrl_c() as presses:
+    with finishing(ignored=0) as presses:  # a library that is interrupted while it is imported may raise another error
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default")
@@ -114,27 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise
             is_certain = isinstance(error, (OSError, PineBoostError)) and not isinstance(error, ImportError)
             return _interrupted(parsed) if presses and not is_certain else _fail(_one_line(error))
-
-
-@contextmanager
-def _noting_ctrl_c() -> Iterator[list[int]]:
-    """Note each Ctrl-C: a library that is interrupted while it is imported may raise another error instead."""
-    presses: list[int] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT) if is_main else None
-
-    def note(number: int, frame: Any) -> None:
-        presses.append(number)
-        signal.default_int_handler(number, frame)
-
-    if before is not signal.default_int_handler:  # somebody else listens
-        yield presses
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield presses
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _module(command: str) -> Any:

@@ -25,13 +25,13 @@ from typing import Any
 
 from pine_boost import json_fields as f
 from pine_boost._version import __version__
+from pine_boost.budget import finishing
 from pine_boost.certificate.saved import table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
 from pine_boost.files import file_digest, read_limited, require_free_file, save_file
 from pine_boost.folders import UNFINISHED, owned_in, require_writable, write_folder
 from pine_boost.notebooks import displayed
 from pine_boost.options import METHODS, Option, counted, fleet_options, option_of
-from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.report.pages import beginning_of, render
 from pine_boost.scoring.scorer_folder import scorer_files
 

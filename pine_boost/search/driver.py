@@ -12,9 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pine_boost.budget import Budget, StopReason
+from pine_boost.budget import Budget, StopReason, finishing
 from pine_boost.model.states import States
-from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.problem import Enclosure, enclosures
 from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound, search
 from pine_boost.search.collapsing import in_leaves, search_collapsed

@@ -25,10 +25,10 @@ from pine_boost import (
     sweep,
     verify_compression,
 )
-from pine_boost.budget import SECONDS, Budget
+from pine_boost.budget import SECONDS, Budget, finishing
 from pine_boost.cli import main
 from pine_boost.native.predict import predict_classes
-from pine_boost.proof.cpsat.solver import Stop, finishing, solve, solve_each
+from pine_boost.proof.cpsat.solver import Stop, solve, solve_each
 
 pytestmark = pytest.mark.usefixtures("python_hears_ctrl_c")
 

@@ -6,11 +6,9 @@ so that the next Ctrl-C kills the Python process; here Python keeps the signal.
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -132,28 +130,3 @@ def solve_each(ask: Callable[[Stop, _Item], _Answer], items: Sequence[_Item], n_
 def solve(solver: cp_model.CpSolver, model: cp_model.CpModel) -> Any:
     """Solve one model; Ctrl-C ends it and is raised."""
     return solve_each(lambda stop, _: stop.solve(solver, model), [None])[0]
-
-
-@contextmanager
-def finishing(ignored: int = 1) -> Iterator[list[int]]:
-    """For the short work after a search: ignore the first Ctrl-C, raise the second; the list has every one.
-
-    A user who presses Ctrl-C wants the search to end and to keep its result.
-    """
-    presses: list[int] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    previous = signal.getsignal(signal.SIGINT) if is_main else None
-    if previous is not signal.default_int_handler:  # the program has a handler of its own
-        yield presses
-        return
-
-    def note(number: int, frame: Any) -> None:
-        presses.append(number)
-        if len(presses) > ignored:
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield presses
-    finally:
-        signal.signal(signal.SIGINT, previous)
