@@ -181,3 +181,20 @@ def test_files_from_before_the_choice_used_unseen_rows(tmp_path):
     row = {**PROVED, "dataset": "A", "indifference": "0", "status": "CERTIFIED"}
     runner.append_rows(tmp_path / "large.csv", columns, [row])
     assert "proved, region of unseen rows" in size_tables.default_sizes(tmp_path)
+
+
+def test_what_to_expect_at_99_percent_counts_only_data_sets_that_were_tested_for_it(tmp_path):
+    line = {"model": "xgboost-0.3", "seed": "0", "fidelity": "99.5"}
+    tested = [
+        {**line, "dataset": "Large", "target": "0.99", "leaves_gone": "50"},
+        {**line, "dataset": "Small", "target": "0.9759", "leaves_gone": "6"},
+    ]
+    runner.append_rows(tmp_path / "defaults.csv", defaults.COLUMNS, tested)
+    last = size_tables.what_to_expect(tmp_path).splitlines()[-1]
+    assert last.endswith("99 %, the 1 data sets with enough rows | 50 % | 50 % (Large) | 50 % (Large) | 0 of 1 |")
+    assert [row.split("|")[-2].strip() for row in size_tables.library_table(tmp_path, "xgboost-0.3").splitlines()] == [
+        "tested for %",
+        "---:",
+        "99.0",
+        "97.6",
+    ]
