@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.model.forest import Model
 from pine_boost.native.predict import load_native
 
 ARTIFACTS = "pine_boost"
@@ -25,7 +26,7 @@ def log_result(
 
     Parameters
     ----------
-    result : PruneResult, CompressResult or WrappedResult
+    result : PruneResult, CompressResult, CommitteeResult or WrappedResult
     name : str
         Of the model within the run.
     report : bool
@@ -44,7 +45,7 @@ def log_result(
     Raises
     ------
     InvalidInputError
-        Not a result of pine_boost.
+        Not a result of pine_boost, or one that was loaded without its original.
     MissingDependencyError
         MLflow is not installed.
     """
@@ -56,6 +57,7 @@ def log_result(
         import mlflow
     except ImportError as error:
         raise MissingDependencyError("log_result needs MLflow; install it with: pip install mlflow") from error
+    metrics = _metrics(result)
     flavour, model = _flavoured(mlflow, result)
     files = _artifacts(result, report, X)
     is_own = mlflow.active_run() is None
@@ -63,7 +65,7 @@ def log_result(
         mlflow.start_run()
     try:
         mlflow.set_tags(_tags(result))
-        mlflow.log_metrics(_metrics(result))
+        mlflow.log_metrics(metrics)
         with tempfile.TemporaryDirectory(prefix="pine-boost-") as folder:
             for file_name, contents in files.items():
                 Path(folder, file_name).write_bytes(contents)
@@ -80,9 +82,9 @@ def log_result(
 
 def _flavoured(mlflow: Any, result: Any) -> tuple[Any, Any]:
     """The flavour and the live model; a file is loaded."""
-    library = result.original.forest.library
-    if hasattr(result, "wrapper"):  # a Pipeline belongs to scikit-learn, whatever is inside
-        library = "sklearn"
+    # a Pipeline or an average of ensembles belongs to scikit-learn, whatever is inside
+    is_plain = isinstance(result.original, Model) and not hasattr(result, "wrapper")
+    library = result.original.forest.library if is_plain else "sklearn"
     model = result.model
     if isinstance(model, (bytes, bytearray)):
         model = load_native(result.pruned if hasattr(result, "pruned") else result.compressed)
@@ -102,17 +104,18 @@ def _artifacts(result: Any, report: bool, X: Any) -> dict[str, bytes]:
 
 
 def _tags(result: Any) -> Mapping[str, str]:
-    claim = getattr(getattr(result, "certificate", None), "claim", "") or result.summary()
-    return {"pine_boost.status": result.status, "pine_boost.claim": claim[:_TAG_LIMIT]}
+    return {"pine_boost.status": result.status, "pine_boost.claim": (result.claim or result.summary())[:_TAG_LIMIT]}
 
 
 def _metrics(result: Any) -> Mapping[str, float]:
-    smaller = result.pruned if hasattr(result, "pruned") else result.compressed
-    before, after = result.original.forest, smaller.forest
+    sides = result.side_by_side
+    if sides is None:
+        raise InvalidInputError("log_result needs the original; use CompressResult.load(folder, original=...).")
+    before, after = sides.before, sides.after
     return {
-        "trees_before": before.n_trees,
-        "trees_after": after.n_trees,
-        "leaves_before": before.n_leaves,
-        "leaves_after": after.n_leaves,
-        "share_of_leaves_removed": 1 - after.n_leaves / before.n_leaves,
+        "trees_before": before.trees,
+        "trees_after": after.trees,
+        "leaves_before": before.leaves,
+        "leaves_after": after.leaves,
+        "share_of_leaves_removed": 1 - after.leaves / before.leaves,
     }

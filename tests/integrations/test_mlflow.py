@@ -10,7 +10,15 @@ import pytest
 import xgboost
 from sklearn import datasets, ensemble, pipeline, preprocessing
 
-from pine_boost import Certificate, InvalidInputError, Region, prune_booster
+from pine_boost import (
+    Certificate,
+    CompressResult,
+    InvalidInputError,
+    PruneResult,
+    Region,
+    compress_booster,
+    prune_booster,
+)
 from pine_boost.integrations.mlflow import log_result
 
 X, Y = datasets.load_breast_cancer(return_X_y=True)
@@ -95,8 +103,28 @@ def test_what_mlflow_refuses_ends_as_a_failed_run():
     assert run.info.status == "FAILED"
 
 
-def test_something_else_is_refused_before_a_run_begins():
+def test_an_average_of_ensembles_is_logged(few_synthetic_rows):
+    members = [(str(seed), MODELS["sklearn"]().set_params(random_state=seed)) for seed in range(2)]
+    model = ensemble.VotingClassifier(members, voting="soft").fit(X[:280], Y[:280])
+    result = compress_booster(model, X[:280], X[280:], fidelity=0.9)
+    trusted = ["sklearn.tree._tree.Tree", "sklearn.utils._bunch.Bunch"]
+    info = log_result(result, pip_requirements=["numpy"], skops_trusted_types=trusted)
+    assert (mlflow.sklearn.load_model(info.model_uri).predict(X) == result.model.predict(X)).all()
+    run = mlflow.get_run(info.run_id)
+    assert run.data.tags["pine_boost.claim"] == result.claim
+    assert run.data.metrics["leaves_after"] == result.leaves_after
+
+
+def test_something_else_is_refused_before_a_run_begins(tmp_path, few_synthetic_rows):
     with pytest.raises(InvalidInputError, match="got a dict"):
         log_result(json.loads("{}"))
+    model = MODELS["xgboost"]().fit(X[:280], Y[:280])
+    folders = (
+        prune_booster(model, X[:280], X[280:], alpha=0.3).save(tmp_path / "pruned", report=False),
+        compress_booster(model, X[:280], X[280:], fidelity=0.9).save(tmp_path / "compressed"),
+    )
+    for kind, folder in zip((PruneResult, CompressResult), folders, strict=True):
+        with pytest.raises(InvalidInputError, match=r"load\(folder, original=...\)"):
+            log_result(kind.load(folder))
     assert mlflow.active_run() is None
     assert len(mlflow.search_runs(output_format="list")) == 0
