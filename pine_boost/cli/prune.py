@@ -11,37 +11,33 @@ Examples
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
 from pine_boost.cli import flags, output
 from pine_boost.model.digits import percent_down, percent_up
 
-ROWS = ("X_fit", "X_cal", "allow_overlap", "spent")
-
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
+    add_search(parser, "prune_booster", flags.SEARCH, "pruned")
+
+
+def add_search(parser: argparse.ArgumentParser, call: str, names: Iterable[str], folder: str) -> None:
+    """Add the arguments of a search for certified models, which are written to ``folder`` by default."""
     flags.add_arguments(parser, "prune", "model")
-    flags.add_arguments(flags.add_data(parser, "prune_booster", ROWS), "test", "test label")
-    flags.add_arguments(parser, "result", "output force no_report", output={"default": "pruned"})
-    flags.add_options(parser.add_argument_group("search"), "prune_booster", flags.SEARCH)
+    data = flags.add_data(parser, call, ("X_fit", "X_cal", "allow_overlap", "spent"))
+    flags.add_arguments(data, "test", "test label")
+    flags.add_arguments(parser, "result", "output force no_report", output={"default": folder})
+    flags.add_options(parser.add_argument_group("search"), call, names)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Prune, save and print the summary."""
-    from pine_boost.certificate.saved import CERTIFICATE, REGION
     from pine_boost.prune import prune_booster
 
-    with flags.progress_of(arguments) as progress:
-        given = flags.read_given_model(arguments)
-        given.require_writable()
-        output.require_place(arguments, output.result_names(given, REGION, CERTIFICATE, report=not arguments.no_report))
-        report_seconds = output.seconds_for_report(arguments)
-        X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
-        test = flags.read_test(arguments, given)
-        options = flags.call_options(arguments, (*flags.SEARCH, "allow_overlap", "spent"), report_seconds)
-        result = prune_booster(given.source, X_fit, X_cal, callback=progress, **options)
+    given, test, result = search(arguments, prune_booster, flags.SEARCH)
     files = result.files()
     folder = output.write_results(arguments, files)
     evaluation, rows, failed = output.measure(result, given, test)
@@ -52,6 +48,31 @@ def main(arguments: argparse.Namespace) -> int:
     code = exit_code(result)
     output.require_measured(failed, folder)
     return code
+
+
+def search(
+    arguments: argparse.Namespace,
+    call: Callable[..., Any],
+    names: Iterable[str],
+    folders: Iterable[str] = ("",),
+    tables: Iterable[str] = (),
+) -> tuple[Any, Any, Any]:
+    """Run a search with the files and options that were named; the model as it was given, the test rows, the result.
+
+    A result is written to each of the ``folders``, and ``tables`` beside them.
+    """
+    from pine_boost.certificate.saved import CERTIFICATE, REGION
+
+    with flags.progress_of(arguments) as progress:
+        given = flags.read_given_model(arguments)
+        given.require_writable()
+        files = output.result_names(given, REGION, CERTIFICATE, report=not arguments.no_report)
+        output.require_place(arguments, [*(f"{folder}{name}" for folder in folders for name in files), *tables])
+        X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
+        test = flags.read_test(arguments, given)
+        kept = output.seconds_for_report(arguments)
+        options = flags.call_options(arguments, (*names, "allow_overlap", "spent"), kept)
+        return given, test, call(given.source, X_fit, X_cal, callback=progress, **options)
 
 
 def summary(result: Any) -> str:

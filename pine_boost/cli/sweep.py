@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from pine_boost.cli import flags, output
-from pine_boost.cli.prune import ROWS, exit_code
+from pine_boost.cli.prune import add_search, exit_code, search
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import exactly
 
@@ -22,29 +22,17 @@ _SEARCH = ("alphas", *(name for name in flags.SEARCH if name != "alpha"))
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_arguments(parser, "sweep", "model")
-    flags.add_arguments(flags.add_data(parser, "sweep", ROWS), "test", "test label")
-    flags.add_arguments(parser, "result", "output force no_report", output={"default": "sweep"})
-    flags.add_options(parser.add_argument_group("search"), "sweep", _SEARCH)
+    add_search(parser, "sweep", _SEARCH, "sweep")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save and print the table."""
-    from pine_boost.certificate.saved import CERTIFICATE, REGION, SWEEP_CSV, SWEEP_JSON, table_csv, table_json
+    from pine_boost.certificate.saved import SWEEP_CSV, SWEEP_JSON, table_csv, table_json
     from pine_boost.sweeping import ALPHAS, sweep
 
     arguments.alphas = alphas = _read_grid(arguments.alphas)
-    with flags.progress_of(arguments) as progress:
-        given = flags.read_given_model(arguments)
-        given.require_writable()
-        report_seconds = output.seconds_for_report(arguments)
-        names = output.result_names(given, REGION, CERTIFICATE, report=not arguments.no_report)
-        paths = [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names]
-        output.require_place(arguments, [*paths, SWEEP_CSV, SWEEP_JSON])
-        X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
-        test = flags.read_test(arguments, given)
-        options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "spent"), report_seconds)
-        swept = sweep(given.source, X_fit, X_cal, callback=progress, **options)
+    folders = [f"alpha-{alpha:g}/" for alpha in alphas or ALPHAS]
+    given, test, swept = search(arguments, sweep, _SEARCH, folders, (SWEEP_CSV, SWEEP_JSON))
     rows = swept.table()
     X_test, failed = _measure(swept, given, test, rows)
     places = {f"alpha-{result.certificate.alpha:g}": result for result in swept}

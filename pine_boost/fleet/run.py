@@ -26,7 +26,7 @@ from typing import Any
 from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.budget import finishing
-from pine_boost.certificate.saved import table_csv
+from pine_boost.certificate.saved import digests, table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
 from pine_boost.files import file_digest, read_limited, require_free_file, save_file
 from pine_boost.folders import UNFINISHED, owned_in, require_writable, write_folder
@@ -486,8 +486,7 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
         row = replace(_timed(row, started), status=result.status, **dict(zip(_SIZES, sizes, strict=True)))
         if (done := _read_done(target, asked)) is not None:  # by a worker that was believed lost
             return done
-        digests = {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
-        record = f.write_document({**asked, "row": asdict(row), "files": digests}, FORMAT, sealed=True)
+        record = f.write_document({**asked, "row": asdict(row), "files": digests(files)}, FORMAT, sealed=True)
         write_folder(target, {**files, RECORD: (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()})
     except KeyboardInterrupt:  # the best answer by then is not the one that was asked for
         return _timed(Row(job.name, NOT_RUN, where=row.where, error="interrupted"), started)

@@ -73,11 +73,11 @@ class Frame:
         """A line between two points in values."""
         self._add("line", kind=kind, x1=self.x(x1), x2=self.x(x2), y1=self.y(y1), y2=self.y(y2))
 
-    def steps(self, points: Sequence[tuple[float, float]], kind: str = "curve") -> None:
+    def steps(self, points: Sequence[tuple[float, float]]) -> None:
         """A step curve: a value holds until the next point."""
         first, *rest = ((self.x(x), self.y(y)) for x, y in points)
         path = [f"M {first[0]:.1f} {first[1]:.1f}", *(f"H {x:.1f} V {y:.1f}" for x, y in rest)]
-        self._add("path", kind=kind, d=" ".join(path))
+        self._add("path", kind="curve", d=" ".join(path))
 
     def bar(self, x1: float, x2: float, height: float, kind: str) -> None:
         """A column from the bottom."""
