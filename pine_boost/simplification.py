@@ -188,7 +188,7 @@ def lossless_part(model: Model) -> LosslessPart:
     if not _predicts_otherwise(model):
         plan = make_plan(model, find_reach(forest), fold_constants=False)
         if plan.exact and len(plan.trimming.node) < forest.n_nodes:
-            return LosslessPart(forest, trimmed_forest(forest, plan.trimming), plan.trimming, plan.instead)
+            return LosslessPart(forest, trimmed_forest(forest, plan.trimming), plan.trimming, plan.shrunk.instead)
     return LosslessPart(forest, forest)
 
 
@@ -216,8 +216,8 @@ def _result(
         nodes_after=after.n_nodes,
         leaves_before=before.n_leaves,
         leaves_after=after.n_leaves,
-        dead_splits=plan.n_dead if plan else 0,
-        twin_splits=plan.n_twins if plan else 0,
+        dead_splits=plan.shrunk.n_dead if plan else 0,
+        twin_splits=plan.shrunk.n_twins if plan else 0,
         unused_codes=plan.n_codes if plan else 0,
         note=note,
         original=model,
@@ -269,23 +269,21 @@ class Plan:
     Attributes
     ----------
     trimming : Trimming
-    instead : int64 (n_nodes,)
-        The node in each one's place, as in `Shrunk`.
+    shrunk : Shrunk
+        Splits with a side that nothing reaches, and splits between equal leaves, in the trees that remain and in
+        those that go.
     shift : float64 (n_trees,)
         Constants of trees that go, for the leaves of a tree that stays; 0 unless asked for.
     exact : bool
         No bit of any margin changes.
-    n_dead, n_twins, n_codes : int
-        Splits with a side that nothing reaches, splits between equal leaves, category codes that
-        cannot occur where they are named; in the trees that remain and in those that go.
+    n_codes : int
+        Category codes that cannot occur where they are named.
     """
 
     trimming: Trimming
-    instead: IntArray
+    shrunk: Shrunk
     shift: FloatArray
     exact: bool
-    n_dead: int
-    n_twins: int
     n_codes: int
 
     def changes(self, forest: Forest) -> bool:
@@ -319,8 +317,7 @@ def make_plan(model: Model, reach: Reach, *, fold_constants: bool) -> Plan:
     trimming = trim(
         forest, kept, shrunk.is_leaf, instead=shrunk.instead, value_node=shrunk.value_node, category_kept=category_kept
     )
-    n_codes = int(np.count_nonzero(~category_kept))
-    return Plan(trimming, shrunk.instead, shift, exact, shrunk.n_dead, shrunk.n_twins, n_codes)
+    return Plan(trimming, shrunk, shift, exact, int(np.count_nonzero(~category_kept)))
 
 
 def _kept_codes(forest: Forest, reach: Reach) -> BoolArray:

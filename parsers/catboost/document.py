@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost import json_fields as f
-from pine_boost.errors import MalformedModelError, UnsupportedModelError
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.parsers.catboost.decimals import as_loaded
 from pine_boost.parsers.nodes import Nodes, one_tree, stack
@@ -40,7 +40,15 @@ _METRICS: dict[str, f.Reader] = {
     "learn_metrics_history": f.sequence(_ERRORS),
     "test_metrics_history": f.sequence(f.sequence(_ERRORS)),
 }
-_SECTIONS = ("catboost_version_info", "model_guid", "output_options", "train_finish_time", "training")
+_CLASSES = f.record(
+    {
+        "class_label_type": f.text(_LABELS),
+        "class_names": f.sequence(f.anything),
+        "class_to_label": f.sequence(f.integer(0, 2**31 - 1)),
+    },
+    optional={"classes_count": f.integer(0, 2**31 - 1)},
+)
+_LOSS = f.record({"type": f.text(), "params": f.mapping(f.text())})
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +71,8 @@ class Feature:
 def record_type(n_outputs: int) -> np.dtype[Any]:
     """Return what is stored of a node.
 
-    ``split`` is its number among the splits of all features, in the order of the features, -1 at leaves; ``value`` a
-    leaf's before ``scale``; ``weight`` its training weight, 0 at inner nodes.
+    ``split`` is the number of its split as in `CatboostDocument.split_tables`, -1 at leaves; ``value`` a leaf's before
+    ``scale``; ``weight`` its training weight, 0 at inner nodes.
     """
     return np.dtype([("split", np.int64), ("value", np.float64, (n_outputs,)), ("weight", np.float64)])
 
@@ -104,16 +112,13 @@ class CatboostDocument:
     bias: FloatArray
 
     def split_tables(self) -> tuple[IntArray, IntArray]:
-        """Return the feature of every split, and its number among the splits of its feature."""
-        counts = [feature.n_splits for feature in self.features]
-        owner = np.repeat(np.arange(len(counts)), counts)
-        first = np.repeat(np.cumsum([0, *counts])[:-1], counts)
-        return owner, np.arange(len(owner)) - first
+        """Return the feature of every split, and its number among the splits of its feature.
 
-
-def fault(where: str, found: str) -> MalformedModelError:
-    """Return the error for a field whose value does not fit the others."""
-    return MalformedModelError(f"Invalid CatBoost file: {where} {found}. {REMEDY}.")
+        Splits are numbered as CatBoost does it: those of numbers, then those of categories.
+        """
+        order = sorted(range(len(self.features)), key=lambda j: self.features[j].is_categorical)
+        counts = [self.features[j].n_splits for j in order]
+        return np.repeat(order, counts), np.concatenate([np.arange(count) for count in counts])
 
 
 def read_document(contents: bytes, *, live: bool = False) -> CatboostDocument:
@@ -168,7 +173,7 @@ def _read(data: dict[str, Any]) -> CatboostDocument:
     features = _read_features(parts["features_info"])
     scale, bias = _read_scale(parts["scale_and_bias"])
     loss, labels, cut = _read_info(parts["model_info"], len(bias))
-    number = _split_numbers(features)
+    n_splits = sum(feature.n_splits for feature in features)
     listed = f.sequence(f.anything)(parts["oblivious_trees" if symmetric else "trees"], "trees")
     f.require(len(listed) > 0, "the model has no trees")
     read_tree = _symmetric_tree if symmetric else _nested_tree
@@ -179,7 +184,7 @@ def _read(data: dict[str, Any]) -> CatboostDocument:
         labels=labels,
         cut=cut,
         symmetric=symmetric,
-        trees=stack([read_tree(tree, f"trees[{index}]", len(bias), number) for index, tree in enumerate(listed)]),
+        trees=stack([read_tree(tree, f"trees[{index}]", len(bias), n_splits) for index, tree in enumerate(listed)]),
         scale=scale,
         bias=bias,
     )
@@ -242,18 +247,6 @@ def _feature(entry: dict[str, Any], is_categorical: bool, where: str) -> Feature
     )
 
 
-def native_order(features: tuple[Feature, ...]) -> list[int]:
-    """Return the features in the order in which CatBoost numbers their splits: numbers, then categories."""
-    return sorted(range(len(features)), key=lambda j: features[j].is_categorical)
-
-
-def _split_numbers(features: tuple[Feature, ...]) -> IntArray:
-    """Return for every ``split_index`` of the file the number of the split in the order of the features."""
-    start = np.cumsum([0, *(feature.n_splits for feature in features)])
-    ranges = [np.arange(start[j], start[j + 1]) for j in native_order(features)]
-    return np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
-
-
 def _read_scale(section: Any) -> tuple[float, FloatArray]:
     pair = f.sequence(f.anything, 2)(section, "scale_and_bias")
     scale = f.number()(pair[0], "scale")
@@ -268,11 +261,9 @@ def _read_scale(section: Any) -> tuple[float, FloatArray]:
 
 
 def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ...] | None, float | None]:
-    known = {"params": f.mapping(f.anything), **dict.fromkeys(_SECTIONS, f.text())}
-    others = set(info) - {*known, "class_params", "binclass_probability_threshold"}
-    f.require(all(isinstance(info[key], str) for key in others), "model_info holds a section that is not a text")
-    for key in known.keys() & info.keys():
-        known[key](info[key], f"model_info.{key}")
+    # all other sections are texts
+    texts = {key: f.text() for key in info if key != "params"}
+    info = f.read(info, {"params": f.mapping(f.anything)}, "model_info", optional={**texts, "class_params": _CLASSES})
     if "output_options" in info:  # CatBoost parses this text when it predicts, the other when it loads
         f.parse(info["output_options"])
     training = f.parse(info["training"]) if "training" in info else None
@@ -281,22 +272,12 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
         for key, kind in _METRICS.items():
             f.require(key in metrics, f"model_info.training.metrics lacks {key}")
             kind(metrics[key], f"training.metrics.{key}")
-    f.require("params" in info, "model_info.params is missing")
-    loss = f.read(
-        info["params"].get("loss_function"), {"type": f.text(), "params": f.mapping(f.text())}, "loss_function"
-    )["type"]
+    loss = _LOSS(info["params"].get("loss_function"), "loss_function")["type"]
     if loss not in LOSSES:
         raise UnsupportedModelError(f"The CatBoost loss {loss[:60]!r} is not known; accepted: {', '.join(LOSSES)}.")
     labels = None
     if "class_params" in info:
-        table = {
-            "class_label_type": f.text(_LABELS),
-            "class_names": f.sequence(f.anything),
-            "class_to_label": f.sequence(f.integer(0, 2**31 - 1)),
-        }
-        section = f.read(
-            info["class_params"], table, "class_params", optional={"classes_count": f.integer(0, 2**31 - 1)}
-        )
+        section = info["class_params"]
         kind = section["class_label_type"]
         # the targets of CrossEntropy are probabilities, and it lists no names
         labels = section["class_names"] or ((0, 1) if n_outputs == 1 else ())
@@ -308,26 +289,26 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
         labels = tuple(float(label) for label in labels) if kind == "Float" else labels
     cut = None
     if "binclass_probability_threshold" in info:
-        cut = float(as_loaded(f.text()(info["binclass_probability_threshold"], "binclass_probability_threshold")))
+        cut = as_loaded(info["binclass_probability_threshold"])
         f.require(0 < cut < 1, "binclass_probability_threshold is not between 0 and 1")
     return loss, labels, cut
 
 
-def _split_of(item: Any, where: str, number: IntArray) -> int:
+def _split_of(item: Any, where: str, n_splits: int) -> int:
     # CatBoost reads split_index alone; what else a split says must agree, so that no reader is misled
     section = f.mapping(f.anything)(item, where)
     kind = f.text(("FloatFeature", "OneHotFeature", "OnlineCtr"))(section.get("split_type"), f"{where}.split_type")
     if kind == "OnlineCtr":
         raise _no_ctr()
-    index = f.integer(0, len(number) - 1)(section.get("split_index"), f"{where}.split_index")
-    return int(number[index])
+    number: int = f.integer(0, n_splits - 1)(section.get("split_index"), f"{where}.split_index")
+    return number
 
 
-def _symmetric_tree(item: Any, where: str, n_outputs: int, number: IntArray) -> Nodes:
+def _symmetric_tree(item: Any, where: str, n_outputs: int, n_splits: int) -> Nodes:
     """Read an oblivious tree as a full binary tree, its first split at the root."""
     table = {"leaf_values": _numbers(), "splits": f.optional(f.sequence(f.anything))}
     tree = f.read(item, table, where, optional={"leaf_weights": _numbers()})
-    splits = [_split_of(split, f"{where}.splits", number) for split in tree["splits"] or ()]
+    splits = [_split_of(split, f"{where}.splits", n_splits) for split in tree["splits"] or ()]
     depth = len(splits)
     f.require(depth <= _DEEPEST, f"{where} has {depth} splits")
     f.require(len(tree["leaf_values"]) == n_outputs << depth, f"{where} has another number of leaf values")
@@ -353,7 +334,7 @@ def leaf_numbers(depth: int) -> IntArray:
     return np.asarray((((place >> (depth - 1 - bit)) & 1) << bit).sum(axis=1))
 
 
-def _nested_tree(item: Any, where: str, n_outputs: int, number: IntArray) -> Nodes:
+def _nested_tree(item: Any, where: str, n_outputs: int, n_splits: int) -> Nodes:
     """Read a tree of nested objects, level by level."""
     left, found = [], []
     pending: list[Any] = [(item, 0)]
@@ -363,7 +344,7 @@ def _nested_tree(item: Any, where: str, n_outputs: int, number: IntArray) -> Nod
         if isinstance(entry, dict) and "split" in entry:
             sides = f.read(entry, dict.fromkeys(("left", "right", "split"), f.anything), where)
             left.append(len(pending))
-            found.append((_split_of(sides["split"], f"{where}.split", number), nothing, 0.0))
+            found.append((_split_of(sides["split"], f"{where}.split", n_splits), nothing, 0.0))
             pending += [(sides["left"], depth + 1), (sides["right"], depth + 1)]
             continue
         leaf = f.read(entry, {"value": f.anything}, where, optional={"weight": f.number()})

@@ -21,7 +21,6 @@ from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, read_
 from pine_boost.parsers.decisions import class_labels, find_decision, logit_cut
 from pine_boost.parsers.traits import SAVED_KIND, class_of
 
-FILE_KIND = "catboost file"
 PROBABILITY_LOSSES = ("Logloss", "CrossEntropy")
 SEVERAL_LOSSES = ("MultiClass", "MultiClassOneVsAll")
 _KINDS = ("CatBoostClassifier", "CatBoostRegressor", "CatBoostRanker", "CatBoost")
@@ -71,7 +70,7 @@ def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = Non
                 f"This is CatBoost's binary format, which only its own loader reads, and that loader does not check "
                 f"damaged files. Load it with CatBoost and pass the model, or its JSON. {REMEDY}."
             )
-        document, kind, native = read_document(model), FILE_KIND, None
+        document, kind, native = read_document(model), "catboost file", None
     else:
         kind, native = _kind_of(model), model
         document = read_document(native_json(model), live=True)
@@ -115,15 +114,10 @@ def _build_forest(document: CatboostDocument, given: Any, values: bool) -> Fores
     n_outputs, trees = len(document.bias), document.trees
     is_leaf = trees.is_leaf
     owner, within = document.split_tables()
+    borders, edge = np.concatenate([feature.borders for feature in document.features]), np.zeros(len(owner))
     # x > border is true and goes right: the others are those below the next float32
     with np.errstate(over="ignore"):  # the border of missing values is the largest float32
-        edges = [
-            np.zeros(len(feature.hashes), dtype=np.float32)
-            if feature.is_categorical
-            else np.nextafter(feature.borders, np.float32(np.inf))
-            for feature in document.features
-        ]
-        edge = np.concatenate([np.zeros(0, dtype=np.float32), *edges]).astype(np.float64)
+        edge[: len(borders)] = np.nextafter(borders, np.float32(np.inf))
     nan_left = np.array([not (feature.has_nans and feature.treatment == "AsTrue") for feature in document.features])
     # at leaves -1, which takes the last entry and is not read
     feature, threshold = np.append(owner, 0)[trees["split"]], np.append(edge, 0.0)[trees["split"]]

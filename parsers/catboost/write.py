@@ -15,7 +15,7 @@ import numpy as np
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.parsers.catboost.decimals import text_of
-from pine_boost.parsers.catboost.document import CatboostDocument, Feature, leaf_numbers, native_order
+from pine_boost.parsers.catboost.document import CatboostDocument, Feature, leaf_numbers
 from pine_boost.parsers.nodes import Nodes
 
 _SHIFTS = range(64)  # powers of two tried as scale: 1 for nearly every model, see `text_of`
@@ -32,14 +32,11 @@ def write_document(document: CatboostDocument) -> bytes:
     owner, within, trees = *document.split_tables(), document.trees
     categorical = np.array([feature.is_categorical for feature in document.features])
     used = np.union1d(trees["split"][~trees.is_leaf], np.flatnonzero(categorical[owner]))
-    order = native_order(document.features)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    listed = used[np.lexsort((within[used], rank[owner[used]]))]
-    number = np.full(len(owner), -1)
-    number[listed] = np.arange(len(listed))
-    kept = [within[listed[owner[listed] == j]] for j in range(len(order))]
-    splits = {int(split): _split(document, int(split), int(number[split]), owner, within) for split in listed}
+    kept = [within[used[owner[used] == j]] for j in range(len(document.features))]
+    splits = {
+        split: _split(document, int(owner[split]), int(within[split]), number)
+        for number, split in enumerate(used.tolist())
+    }
     scale, bias, values = _texts(document)
     symmetric = document.symmetric and all(_is_uniform(trees, tree) for tree in range(trees.n_trees))
     write = _symmetric_tree if symmetric else _nested_tree
@@ -98,14 +95,14 @@ def _features(features: tuple[Feature, ...], kept: list[IntArray]) -> dict[str, 
     return {"float_features": numeric, **({"categorical_features": categorical} if categorical else {})}
 
 
-def _split(document: CatboostDocument, split: int, number: int, owner: IntArray, within: IntArray) -> str:
-    feature = document.features[owner[split]]
-    same = [other for other in document.features[: owner[split]] if other.is_categorical == feature.is_categorical]
+def _split(document: CatboostDocument, owner: int, within: int, number: int) -> str:
+    feature = document.features[owner]
+    same = [other for other in document.features[:owner] if other.is_categorical == feature.is_categorical]
     if feature.is_categorical:
-        shown: dict[str, Any] = {"cat_feature_index": len(same), "value": feature.hashes[within[split]]}
+        shown: dict[str, Any] = {"cat_feature_index": len(same), "value": feature.hashes[within]}
         kind = "OneHotFeature"
     else:
-        shown = {"float_feature_index": len(same), "border": float(feature.borders[within[split]])}
+        shown = {"float_feature_index": len(same), "border": float(feature.borders[within])}
         kind = "FloatFeature"
     return json.dumps({**shown, "split_index": number, "split_type": kind})
 

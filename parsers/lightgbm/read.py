@@ -21,7 +21,6 @@ from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, is_categorical
 from pine_boost.parsers.nodes import Nodes
 from pine_boost.parsers.traits import class_of
 
-FILE_KIND = "lightgbm file"
 _WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
 # decision_type >> 2: None (NaN counts as 0.0), Zero, NaN
 _MISSING_RULES = np.array([MissingRule.NAN_IS_ZERO, MissingRule.ZERO_IS_MISSING, MissingRule.DEFAULT], dtype=np.uint8)
@@ -73,7 +72,7 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
     if isinstance(model, bytes):
         document = read_document(model)
         forest = _build_forest(document, threshold, values, labels=None)
-        return Model(forest, FILE_KIND, None, document)
+        return Model(forest, "lightgbm file", None, document)
     return _read_live(model, threshold, values)
 
 

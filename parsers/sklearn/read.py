@@ -84,13 +84,12 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
     name = class_of(model, "sklearn", _READERS, hint)
     read, attribute = _READERS[name]
     require_fitted(model, attribute)
-    if hasattr(model, "classes_"):
-        refuse_multi_output(model, name)
-        if len(model.classes_) < 2:
-            raise UnsupportedModelError(
-                f"{type(model).__name__} was fitted on the single class {np.asarray(model.classes_).tolist()[0]!r}; it "
-                "always predicts that, there is nothing to prune."
-            )
+    refuse_multi_output(model, name)
+    if hasattr(model, "classes_") and len(model.classes_) < 2:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} was fitted on the single class {np.asarray(model.classes_).tolist()[0]!r}; it "
+            "always predicts that, there is nothing to prune."
+        )
     forest, document = read(model, name, partial(_decide, model, name, threshold, decision == "value"))
     return Model(forest, f"sklearn.{name}", model, document)
 
@@ -146,7 +145,7 @@ def read_isolation_forest(model: Any) -> Forest:
         )
     cut, guard = isolation_cut(offset, denominator)
     leaves = leaves_only(trees, values)
-    rounding = average_rounding(leaves, leaves, None)
+    slack, _ = average_rounding(leaves, leaves, None)
     return build_forest(
         model,
         classic_nodes(trees, columns),
@@ -154,7 +153,7 @@ def read_isolation_forest(model: Any) -> Forest:
         Decision((cut,), Tie.HIGHEST, guard),
         classes=(-1, 1),
         objective="isolation",
-        rounding=Rounding(rounding.slack, 0.0),
+        slack=slack,
     )
 
 
@@ -198,9 +197,7 @@ def _decide(
 
 def read_average(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDocument]:
     """Read forests and single trees, which predict the mean of the leaves; the Forest holds their sum."""
-    estimators = [model] if "Tree" in name and "Trees" not in name else list(model.estimators_)
-    refuse_multi_output(model, name)
-    trees = [estimator.tree_ for estimator in estimators]
+    trees = [estimator.tree_ for estimator in members(model)]
     native = [tree.value[:, 0, :].astype(np.float64) for tree in trees]
     # a threshold is taken off every leaf, so that the sum is compared with 0
     decision = decide(Decision(()), lambda _: (0.0, 0.0))
@@ -215,14 +212,14 @@ def read_average(model: Any, name: str, decide: Decide) -> tuple[Forest, Sklearn
         native = [value[:, -1:] for value in native]  # class 1, or the only output of a regressor
         values = [value - thresholds[0] for value in native]
     offset = thresholds[0] if thresholds else None
-    rounding = average_rounding(leaves_only(trees, values), leaves_only(trees, native), offset)
+    slack, guard = average_rounding(leaves_only(trees, values), leaves_only(trees, native), offset)
     forest = build_forest(
         model,
         classic_nodes(trees),
         np.concatenate(values),
-        replace(decision, cuts=(0.0,) * len(thresholds), guard=rounding.guard),
+        replace(decision, cuts=(0.0,) * len(thresholds), guard=guard),
         objective=str(getattr(model, "criterion", "")),
-        rounding=rounding,
+        slack=slack,
         slope=1.0 if hasattr(model, "classes_") else 1.0 / len(trees),
     )
     return forest, SklearnDocument("average", offset or 0.0)
@@ -230,7 +227,7 @@ def read_average(model: Any, name: str, decide: Decide) -> tuple[Forest, Sklearn
 
 def read_gradient(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDocument]:
     """Read GradientBoosting: init + sum(learning_rate * value), float64, in file order."""
-    trees = [estimator.tree_ for estimator in model.estimators_.ravel()]
+    trees = [estimator.tree_ for estimator in members(model)]
     rate = np.float64(model.learning_rate)
     slope = 2.0 if model.loss == "exponential" else 1.0
     forest = build_forest(
@@ -346,14 +343,14 @@ def read_votes(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDo
         trees.append(estimator.tree_)
         values.append(value)
     binary = len(classes) == 2
-    rounding = Rounding(0.0, 0.0) if binary else vote_rounding(weights, len(classes))
+    slack, guard = (0.0, 0.0) if binary else vote_rounding(weights, len(classes))
     forest = build_forest(
         model,
         classic_nodes(trees),
         np.concatenate(values),
-        Decision((0.0,) if binary else (), Tie.LOWEST, rounding.guard),
+        Decision((0.0,) if binary else (), Tie.LOWEST, guard),
         objective=VOTES,
-        rounding=rounding,
+        slack=slack,
     )
     return forest, SklearnDocument("votes")
 
@@ -367,6 +364,11 @@ def _vote(estimator: Any, classes: tuple[Any, ...]) -> IntArray:
     own = np.array([position[label] for label in labels])
     voted: IntArray = own[np.argmax(estimator.tree_.value[:, 0, :], axis=1)]
     return voted
+
+
+def members(model: Any) -> list[Any]:
+    """Return the tree estimators of an ensemble in order, or a single tree."""
+    return [model] if hasattr(model, "tree_") else np.ravel(model.estimators_).tolist()
 
 
 def leaves_only(trees: Sequence[Any], values: Sequence[FloatArray]) -> list[FloatArray]:
@@ -390,14 +392,7 @@ def _boosted_decision(model: Any, decide: Decide, slope: float, tie: Tie) -> Dec
 
 
 def build_forest(
-    model: Any,
-    trees: Nodes,
-    value: FloatArray,
-    decision: Decision,
-    *,
-    n_per_round: int | None = None,
-    rounding: Rounding | None = None,
-    **fields: Any,
+    model: Any, trees: Nodes, value: FloatArray, decision: Decision, *, n_per_round: int | None = None, **fields: Any
 ) -> Forest:
     """Build a Forest with what all scikit-learn ensembles share; ``fields`` are those of `Forest`.
 
@@ -419,7 +414,6 @@ def build_forest(
         "n_outputs": n_outputs,
         "n_features": int(model.n_features_in_),
         "library": "sklearn",
-        "slack": 0.0 if rounding is None else rounding.slack,
         "feature_names": feature_names(model),
         # by the estimator's own tags
         "accepts_missing": bool(model.__sklearn_tags__().input_tags.allow_nan),
@@ -533,22 +527,17 @@ def _sklearn_bases(model: Any) -> list[str]:
     return [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("sklearn.")]
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """``slack`` of the Forest and ``guard`` of its Decision."""
-
-    slack: float
-    guard: float
-
-
 def largest_leaves(values: Sequence[FloatArray]) -> FloatArray:
     """Return max |leaf| of each tree and output, (n_trees, n_outputs); ``values`` hold leaves only."""
     return np.array([np.abs(value).max(axis=0) for value in values])
 
 
-def average_rounding(values: Sequence[FloatArray], native: Sequence[FloatArray], threshold: float | None) -> Rounding:
-    """Bound the rounding of ``mean over trees`` against the sum of ``values``.
+def average_rounding(
+    values: Sequence[FloatArray], native: Sequence[FloatArray], threshold: float | None
+) -> tuple[float, float]:
+    """Return the ``slack`` of a Forest of averaged trees and the ``guard`` of its Decision.
 
+    They bound the rounding of ``mean over trees`` against the sum of ``values``.
     ``native`` are the leaves that scikit-learn adds; ``values`` are those of the Forest, the same
     ones or ``fl(native - threshold)``. With ``n_jobs > 1`` the trees are added in any order.
     `exact.summation_band` assumes file order and so is not enough: the partial sums are
@@ -557,7 +546,7 @@ def average_rounding(values: Sequence[FloatArray], native: Sequence[FloatArray],
     """
     if len(values) == 1:
         # one tree: nothing is added, and fl(p - t) has the sign of p - t
-        return Rounding(0.0, 0.0)
+        return 0.0, 0.0
     numbers = np.concatenate([leaves.ravel() for leaves in native])
     if threshold is not None:
         numbers = np.append(numbers, threshold)
@@ -571,18 +560,19 @@ def average_rounding(values: Sequence[FloatArray], native: Sequence[FloatArray],
         )
     grid = dyadic_exponent(numbers)
     if grid is not None and math.ldexp(total, grid) < 2.0**AVERAGED_BITS:
-        return Rounding(0.0, 0.0)
+        return 0.0, 0.0
     # |native sum in any order - float sum of `values` in file order| <= the error of the first
     # + the error of the second + u * total for forming fl(native - threshold)
     slack = _worst_order(native) + _worst_order(values) + 2 * UNIT * total
     # fl(S / n) is within u * |S| / n of S / n: in units of S that is u * total, for each of two
     # classes (or for the one compared with fl(n * t) / n); doubled for the bound's own rounding
-    return Rounding(slack, 4 * UNIT * total)
+    return slack, 4 * UNIT * total
 
 
-def vote_rounding(weights: FloatArray, n_classes: int) -> Rounding:
-    """Bound the rounding of AdaBoost's multiclass decision against the plain sum of the votes.
+def vote_rounding(weights: FloatArray, n_classes: int) -> tuple[float, float]:
+    """Return the ``slack`` of a Forest of votes for several classes and the ``guard`` of its Decision.
 
+    They bound the rounding of AdaBoost's decision against the plain sum of the votes.
     Native: class k gets w or fl(c * w), c = fl(-1 / (K - 1)), summed, divided by W. In real
     numbers that is (v_k * K / (K - 1) - W / (K - 1)) / W, increasing in the votes v_k. Each term
     errs by 2u * w, n additions by u * |partial| <= u * W each, so a sum errs by (n + 2) u W, and
@@ -596,10 +586,10 @@ def vote_rounding(weights: FloatArray, n_classes: int) -> Rounding:
         and grid is not None
         and math.ldexp(total, grid + shift) < 2.0 ** (AVERAGED_BITS - 1)
     ):
-        return Rounding(0.0, 0.0)
+        return 0.0, 0.0
     count = len(weights)
     # + the error of the Forest's own float sum, n * u * W, because slack is measured against it
-    return Rounding((2 * count + 4) * UNIT * total, 4 * UNIT * total)
+    return (2 * count + 4) * UNIT * total, 4 * UNIT * total
 
 
 def isolation_cut(offset: float, denominator: float) -> tuple[float, float]:

@@ -20,7 +20,6 @@ from pine_boost.parsers.traits import class_of
 from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
 from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_intercept
 
-FILE_KIND = "xgboost file"
 _WRAPPERS = ("XGBClassifier", "XGBRFClassifier", "XGBRegressor", "XGBRFRegressor", "XGBRanker")
 
 
@@ -59,7 +58,7 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
     """
     values, native = decision == "value", None
     if isinstance(model, bytes):
-        document, kind = read_document(model), FILE_KIND
+        document, kind = read_document(model), "xgboost file"
         by_wrapper = "scikit_learn" in document.attributes
     else:
         name = class_of(model, "xgboost", ("Booster", *_WRAPPERS), " Or pass a .json or .ubj file, or its bytes.")

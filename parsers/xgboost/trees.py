@@ -11,6 +11,7 @@ from pine_boost import json_fields as f
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import XGBOOST_MAX_CATEGORY
 from pine_boost.model.forest import BoolArray, IntArray
+from pine_boost.model.trimming import node_levels
 from pine_boost.parsers.nodes import Nodes, constant_trees
 
 Float32Array = npt.NDArray[np.float32]
@@ -59,7 +60,9 @@ def read_trees(items: list[Any], n_features: int, *, typed: bool) -> Nodes:
     start = np.repeat(offset[:-1], sizes)
     _check_children(node, start, np.repeat(sizes, sizes), offset)
     left = np.where(node["left_children"] < 0, -1, node["left_children"] + start)
-    reached = _reach(left, offset)
+    # every child has one parent (checked), and roots have none: no node is met twice
+    reached = np.zeros(len(left), dtype=bool)
+    reached[np.concatenate(node_levels(offset[:-1], left < 0, left, left + 1))] = True
     _check_deleted(node, reached, deleted, offset)
     category_offset, category = _stack_categories(tables, node["split_type"], offset)
     _check_numbers(node, reached, left < 0, n_features, offset)
@@ -132,17 +135,6 @@ def _check_children(node: dict[str, Any], start: IntArray, size: IntArray, offse
     bad = np.zeros(len(left), dtype=bool)
     bad[offset[:-1]] = node["parents"][offset[:-1]] != ROOT_PARENT
     _refuse(bad, offset, "has a root with a parent")
-
-
-def _reach(left: IntArray, offset: IntArray) -> BoolArray:
-    # every child has one parent (checked), and roots have none: the frontier cannot meet itself
-    reached = np.zeros(len(left), dtype=bool)
-    frontier = offset[:-1]
-    while len(frontier):
-        reached[frontier] = True
-        inner = frontier[left[frontier] >= 0]
-        frontier = np.concatenate([left[inner], left[inner] + 1])
-    return reached
 
 
 def _check_deleted(node: dict[str, Any], reached: BoolArray, deleted: IntArray, offset: IntArray) -> None:

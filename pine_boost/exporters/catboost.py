@@ -13,7 +13,6 @@ import numpy as np
 
 from pine_boost.exporters import Smaller
 from pine_boost.model.forest import Model
-from pine_boost.parsers.catboost.document import CatboostDocument
 from pine_boost.parsers.catboost.traits import load_as
 from pine_boost.parsers.catboost.write import write_document
 from pine_boost.parsers.nodes import constant_trees
@@ -38,11 +37,5 @@ def write_catboost(model: Model, smaller: Smaller) -> Any:
     )
     if trees.n_trees == 0:  # CatBoost loads no model without trees: one leaf of 0
         trees = constant_trees(np.zeros(1, dtype=whole.record.dtype)).changed(split=-1)
-    return _finish(model, replace(document, trees=trees))
-
-
-def _finish(model: Model, document: CatboostDocument) -> Any:
-    """Turn a document into the kind of model that was read."""
-    if model.native is None:
-        return write_document(document)
-    return load_as(type(model.native), document)
+    document = replace(document, trees=trees)
+    return write_document(document) if model.native is None else load_as(type(model.native), document)

@@ -47,7 +47,7 @@ def write_lightgbm(model: Model, smaller: Smaller) -> Any:
 
 def _finish(model: Model, document: LightgbmDocument) -> Any:
     """Turn a document into the kind of model that was read."""
-    if model.kind == "lightgbm file":
+    if model.native is None:
         return write_document(document)
     booster = load_native(replace(model, native=None, document=document))
     if booster.num_trees() != document.trees.n_trees:

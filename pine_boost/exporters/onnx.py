@@ -93,7 +93,7 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
         found = dict(zip(names, session.run(names, {"X": matrix.astype(_input_type(model.forest))}), strict=True))
         return found.get("label"), found["margin"]
 
-    require_agreement(model, run, X_fit, codes=codes, engine="onnxruntime")
+    require_agreement(model, run, X_fit, codes=codes)
     return built
 
 
@@ -332,25 +332,22 @@ def _targets(forest: Forest, leaves: IntArray) -> IntArray:
     return targets
 
 
-# Compare another engine with the native model at every threshold and category of the model.
-# Labels (None for a value) and margins of a matrix.
+# labels (None for a value) and margins of a matrix
 Engine = Callable[[FloatArray], tuple[npt.NDArray[Any] | None, FloatArray]]
 
 
-def require_agreement(model: Model, run: Engine, X_fit: Any, *, codes: bool, engine: str) -> None:
-    """Compare an engine with the native model.
+def require_agreement(model: Model, run: Engine, X_fit: Any, *, codes: bool) -> None:
+    """Compare onnxruntime with the native model at every threshold and category of the model.
 
     Parameters
     ----------
     model : Model
     run : callable
-        Maps a float64 matrix in the engine's form to labels and margins.
+        Maps a float64 matrix in the form of the ONNX model to labels and margins.
     X_fit : table or None
         The caller's own rows.
     codes : bool
-        Whether the engine takes category codes instead of the integers of the native table.
-    engine : str
-        Name of the engine in error messages.
+        Whether the ONNX model takes category codes instead of the integers of the native table.
 
     Raises
     ------
@@ -362,17 +359,14 @@ def require_agreement(model: Model, run: Engine, X_fit: Any, *, codes: bool, eng
     if X_fit is not None:
         matrices.append(to_matrix(X_fit, schema))
     for matrix in matrices:
-        table = as_table(matrix, schema)
-        fed = matrix if codes else raw_values(matrix, schema).astype(np.float64)
-        labels, margins = run(fed)
-        _compare(model, matrix, table, (labels, margins), engine)
+        labels, margins = run(matrix if codes else raw_values(matrix, schema).astype(np.float64))
+        _compare(model, matrix, as_table(matrix, schema), labels, margins)
 
 
 def _compare(
-    model: Model, matrix: FloatArray, table: Any, found: tuple[npt.NDArray[Any] | None, FloatArray], engine: str
+    model: Model, matrix: FloatArray, table: Any, labels: npt.NDArray[Any] | None, margins: FloatArray
 ) -> None:
     forest = model.forest
-    labels, margins = found
     native, blur = predict_margins(model, table)
     allowed = 2 * (certain_distance(forest) + summation_band(forest)) + blur
     apart = np.abs(margins.reshape(native.shape) - native).max(axis=1)
@@ -390,7 +384,7 @@ def _compare(
         if labels is not None:
             said, want = f"{given[row]!r} ({said})", f"{expected[row]!r} ({want})"
         raise UnsupportedModelError(
-            f"{engine} gives {said} where the native model gives {want}, on the input "
+            f"onnxruntime gives {said} where the native model gives {want}, on the input "
             f"{_words(forest, matrix[row])}. The converted model was not returned; it differs on "
             f"{int(wrong.sum())} of {len(wrong)} rows that were compared."
         )

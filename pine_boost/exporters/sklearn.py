@@ -16,6 +16,7 @@ from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Trimming, trim
+from pine_boost.parsers.sklearn.read import members
 
 __all__ = ["write_sklearn"]
 
@@ -89,19 +90,18 @@ def _write_average(model: Model, smaller: Smaller) -> Any:
     estimator = trim_members(model, smaller, _tree_values(model.native, values))
     if not pruned.forest.decides and len(trimming.kept) < pruned.forest.n_trees:
         # a value is the mean over the trees of the original, so the divisor must not change
-        zeros = _zero_estimator(model, int(pruned.kept[0]))
+        zeros = _constant_estimator(model, {}, 0.0)
         n_missing = pruned.forest.n_trees - len(trimming.kept)
         estimator.estimators_ += [copy.deepcopy(zeros) for _ in range(n_missing)]
         estimator.n_estimators = len(estimator.estimators_)
     return estimator
 
 
-def _zero_estimator(model: Model, like: int) -> Any:
-    """Return a tree of one leaf of 0 that covers the data of another tree."""
+def _constant_estimator(model: Model, copied: dict[int, Any], value: float) -> Any:
+    """Return a regression tree of one leaf that covers the data of the first one; see `copy_without`."""
     forest = model.forest
-    trimming = trim(forest, np.array([like]), np.ones(forest.n_nodes, dtype=bool))
-    value = np.zeros((1, forest.value.shape[1]))
-    return trim_estimator(model.native.estimators_[like], forest, trimming, 0, value)
+    trimming = trim(forest, np.zeros(1, dtype=np.int64), np.ones(forest.n_nodes, dtype=bool))
+    return trim_estimator(members(model.native)[0], forest, trimming, 0, np.full((1, 1), value), copied)
 
 
 def _threshold_for(pruned: PrunedForest, largest: float, threshold: float) -> float:
@@ -131,12 +131,12 @@ def _write_gradient(model: Model, smaller: Smaller) -> Any:
     copied: dict[int, Any] = {}
     if pruned is None:  # the native sum multiplies every leaf by the learning rate
         values = trimming.shifted(_own_values(model, trimming), smaller.shift / native.learning_rate)
-    members = native.estimators_.ravel()
+    estimators = members(native)
     trees = [
-        trim_estimator(members[tree], model.forest, trimming, i, values[trimming.part(i)], copied)
+        trim_estimator(estimators[tree], model.forest, trimming, i, values[trimming.part(i)], copied)
         for i, tree in enumerate(trimming.kept)
     ]
-    rounds = _whole_rounds(model.forest, smaller, trees, lambda value: _constant_estimator(native, value))
+    rounds = _whole_rounds(model.forest, smaller, trees, partial(_constant_estimator, model, copied))
     estimator = copy_without(native, ("estimators_", *_stale(smaller)), copied)
     estimator.estimators_ = np.empty((len(rounds), model.forest.n_outputs), dtype=object)
     estimator.estimators_[:] = rounds
@@ -150,15 +150,6 @@ def _write_gradient(model: Model, smaller: Smaller) -> Any:
     return estimator
 
 
-def _constant_estimator(native: Any, value: float) -> Any:
-    from sklearn.tree import DecisionTreeRegressor
-
-    row = np.zeros((1, native.n_features_in_), dtype=np.float32)
-    constant = DecisionTreeRegressor().fit(row, [0.0])
-    constant.tree_.value[:] = value
-    return constant
-
-
 def _write_histogram(model: Model, smaller: Smaller) -> Any:
     native, trimming = model.native, smaller.trimming
     predictors = [predictor for stage in native._predictors for predictor in stage]
@@ -167,8 +158,7 @@ def _write_histogram(model: Model, smaller: Smaller) -> Any:
         for i, tree in enumerate(trimming.kept)
     ]
     estimator = copy_without(native, ("_predictors", *_stale(smaller)))
-    constant = partial(constant_predictor, predictors[0])
-    estimator._predictors = _whole_rounds(model.forest, smaller, trees, constant)
+    estimator._predictors = _whole_rounds(model.forest, smaller, trees, partial(constant_predictor, predictors[0]))
     if not _is_whole(smaller):
         estimator.max_iter = len(estimator._predictors)
     if smaller.pruned is not None:
@@ -370,13 +360,8 @@ def _vote_in_new_leaves(
 
 def _own_values(model: Model, trimming: Trimming) -> FloatArray:
     """Return rows of ``tree_.value`` for every remaining node."""
-    native = model.native
-    members = [native] if hasattr(native, "tree_") else np.ravel(native.estimators_).tolist()
-    parts = []
-    for i, tree in enumerate(trimming.kept):
-        local = trimming.value_node[trimming.part(i)] - model.forest.tree_offset[tree]
-        parts.append(members[tree].tree_.value[local, 0, :])
-    return np.concatenate(parts)
+    values = np.concatenate([estimator.tree_.value[:, 0, :] for estimator in members(model.native)])
+    return values[trimming.value_node]
 
 
 _WRITERS: dict[str, Callable[[Model, Smaller], Any]] = {

@@ -19,6 +19,7 @@ from pine_boost.exporters.plain_splits import category_list, plain_comparisons, 
 from pine_boost.model.exact import original_scale, summation_band, to_units
 from pine_boost.model.forest import FloatArray, Forest, spread
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
+from pine_boost.model.trimming import by_level
 from pine_boost.parsers import read_model
 
 __all__ = ["to_sql"]
@@ -86,9 +87,9 @@ def to_sql(
     refuse_unsayable(forest, codes, "SQL")
     names = [forest.name_of(feature) for feature in range(forest.n_features)]
     _refuse_names([*names, *keep])
-    scale, _ = original_scale(forest)
+    scale, is_exact = original_scale(forest)
     values = to_units(spread(forest, np.where((forest.kind == SplitKind.LEAF)[:, None], forest.value, 0.0)), scale)
-    distance, off = undecided_distance(forest, values, scale)
+    distance = undecided_distance(forest, scale, is_exact)
     used = np.unique(forest.feature[forest.kind != SplitKind.LEAF]).tolist()
     kept = ", ".join(_quoted(name) for name in (keep or names))
     inputs = [f"    NULLIF(CAST({_quoted(names[f])} AS DOUBLE PRECISION), 'NaN') AS x{f}" for f in used]
@@ -96,7 +97,7 @@ def to_sql(
     if not forest.accepts_missing and used:  # the library raises on a missing value: no class
         missing = " OR ".join(f"x{f} IS NULL" for f in used)
         scores = [f"CASE WHEN {missing} THEN NULL ELSE {score} END" for score in scores]
-    comment = sql_claim(distance * 2.0**-scale if off else 0.0)
+    comment = sql_claim(distance * 2.0**-scale)
     return "\n".join(
         [
             *(f"-- {line}" for line in comment.splitlines()),
@@ -119,21 +120,17 @@ def to_sql(
     )
 
 
-def undecided_distance(forest: Forest, values: npt.NDArray[np.int64], scale: int) -> tuple[Fraction, bool]:
-    """The distance to the decision, in units, up to which the query gives no class; and whether there is any.
+def undecided_distance(forest: Forest, scale: int, is_exact: bool) -> Fraction:
+    """The distance to the decision, in units, up to which the query gives no class.
 
     The native sum lies within `summation_band` of the exact one, the rule behind it blurs by ``guard``, and our
-    sum of rounded leaves differs from the exact one by at most half a unit per tree and intercept. A gap between
-    two outputs moves by twice as much.
+    sum of rounded leaves differs from the exact one by at most half a unit per tree and intercept (by nothing if
+    ``is_exact``). A gap between two outputs moves by twice as much.
     """
-    exact = np.ldexp(values.astype(np.float64), -scale)
-    leaves = spread(forest, np.where((forest.kind == SplitKind.LEAF)[:, None], forest.value, 0.0))
-    starts = np.ldexp(to_units(forest.intercept, scale).astype(np.float64), -scale)
-    is_rounded = not (np.array_equal(exact, leaves) and np.array_equal(starts, forest.intercept))
-    rounding = Fraction(forest.n_trees + 1, 2) if is_rounded else Fraction(0)
+    rounding = Fraction(0) if is_exact else Fraction(forest.n_trees + 1, 2)
     band = Fraction(summation_band(forest)) * 2**scale
-    found = (1 if forest.n_outputs == 1 else 2) * (band + rounding) + Fraction(forest.decision.guard) * 2**scale
-    return found, found > 0
+    n_sums = 1 if forest.n_outputs == 1 else 2
+    return Fraction(n_sums * (band + rounding) + Fraction(forest.decision.guard) * 2**scale)
 
 
 def _rules(forest: Forest, scale: int, distance: Fraction) -> list[tuple[str, str]]:
@@ -173,7 +170,8 @@ def _scores(forest: Forest, values: npt.NDArray[np.int64], starts: npt.NDArray[n
     conditions = _conditions(forest, codes)
     # once for all: numpy asks the enum for attributes, which is slow and swallows Ctrl-C
     is_leaf = (forest.kind == SplitKind.LEAF).tolist()
-    orders = [_top_down(forest, tree, is_leaf) for tree in range(forest.n_trees)]
+    roots = forest.tree_offset[:-1, None]
+    orders = [by_level(root, forest.left, forest.right)[0].tolist() for root in roots]
     scores = []
     for output in range(forest.n_outputs):
         parts = [str(int(starts[output]))]
@@ -183,14 +181,6 @@ def _scores(forest: Forest, values: npt.NDArray[np.int64], starts: npt.NDArray[n
         # in CASTs, because DuckDB gives small literals a small type
         scores.append(_balanced([f"CAST({part} AS BIGINT)" for part in parts]))
     return scores
-
-
-def _top_down(forest: Forest, tree: int, is_leaf: list[bool]) -> list[int]:
-    order = [int(forest.tree_offset[tree])]
-    for node in order:
-        if not is_leaf[node]:
-            order += [int(forest.left[node]), int(forest.right[node])]
-    return order
 
 
 def _tree(

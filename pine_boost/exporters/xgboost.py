@@ -17,7 +17,6 @@ from pine_boost.model.forest import Model
 from pine_boost.native.predict import load_native
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, with_intercept
-from pine_boost.parsers.xgboost.read import FILE_KIND
 from pine_boost.parsers.xgboost.write import write_document
 
 # A best_iteration of the original would silently cut the pruned model
@@ -58,29 +57,26 @@ def write_xgboost(model: Model, smaller: Smaller) -> Any:
         round_offset=np.concatenate([[0], np.cumsum(counts)]),
         attributes={k: v for k, v in document.attributes.items() if k not in _STALE_ATTRIBUTES},
     )
-    if smaller.pruned is None:
-        if len(smaller_document.round_offset) == len(document.round_offset):
-            # as all rounds are kept, best_iteration refers to the same trees as before
-            smaller_document = replace(smaller_document, attributes=document.attributes)
-        return _finish(model, with_intercept(smaller_document, forest.intercept))
-    intercept = smaller.intercept.astype(np.float32)
-    if np.any(leaves != smaller.values[:, 0]) or np.any(intercept != smaller.intercept):
-        raise InvalidInputError(
-            f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{smaller.pruned.grid}; choose a "
-            "coarser grid."
-        )
-    trees = trees.changed(base_weights=np.where(is_leaf, leaves, trees["base_weights"]))
-    score = NEUTRAL_SCORE[LINKS[document.objective_name]] if model.kind == FILE_KIND else _SCORE_OF_ALL_VERSIONS
-    return _finish(model, with_intercept(replace(smaller_document, trees=trees, base_score=(score,)), intercept))
-
-
-def _finish(model: Model, document: XGBoostDocument) -> Any:
-    """Turn a document into the kind of model that was read."""
-    if model.kind == FILE_KIND:
-        return write_document(document, document.file_format)
+    intercept = forest.intercept
+    if smaller.pruned is not None:
+        intercept = smaller.intercept
+        if np.any(leaves != smaller.values[:, 0]) or np.any(intercept.astype(np.float32) != intercept):
+            raise InvalidInputError(
+                f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{smaller.pruned.grid}; choose a "
+                "coarser grid."
+            )
+        trees = trees.changed(base_weights=np.where(is_leaf, leaves, trees["base_weights"]))
+        score = NEUTRAL_SCORE[LINKS[document.objective_name]] if model.native is None else _SCORE_OF_ALL_VERSIONS
+        smaller_document = replace(smaller_document, trees=trees, base_score=(score,))
+    elif len(smaller_document.round_offset) == len(document.round_offset):
+        # as all rounds are kept, best_iteration refers to the same trees as before
+        smaller_document = replace(smaller_document, attributes=document.attributes)
+    written = with_intercept(smaller_document, intercept)
+    if model.native is None:
+        return write_document(written, written.file_format)
     if model.kind == "xgboost.Booster":
-        return _load_booster(model, document, model.native)
-    return _copy_wrapper(model, document)
+        return _load_booster(model, written, model.native)
+    return _copy_wrapper(model, written)
 
 
 def _load_booster(model: Model, document: XGBoostDocument, native: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, PrunedForest
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, PrunedForest
 from pine_boost.model.rules import SplitKind
 
 
@@ -78,13 +78,6 @@ class Trimming:
         start = self.offset[index]
         left, right = self.left[self.part(index)], self.right[self.part(index)]
         return np.where(left < 0, -1, left - start), np.where(right < 0, -1, right - start)
-
-
-def kept_codes(forest: Forest, trimming: Trimming, node: int) -> Int32Array:
-    """Return the category codes that remain in the set of a node of the original."""
-    entries = slice(forest.category_offset[node], forest.category_offset[node + 1])
-    codes = forest.category[entries]
-    return codes if trimming.category_kept is None else codes[trimming.category_kept[entries]]
 
 
 def trim(

@@ -93,7 +93,8 @@ def _catboost(forest: Forest, category: int | None) -> bytes:
         hashes = tuple(category_hash(str(code)) for code in codes or ())
         treatment = "AsFalse" if nan_goes_left(forest, j) else "AsTrue"
         features.append(Feature(f"column {j}", j == category, borders, j != category, treatment, hashes))
-    start = np.cumsum([0, *(feature.n_splits for feature in features)])
+    order = sorted(range(forest.n_features), key=lambda j: j == category)  # splits of categories are numbered last
+    start = dict(zip(order, np.cumsum([0, *(features[j].n_splits for j in order)]), strict=False))
     is_leaf = forest.kind == SplitKind.LEAF
     split = np.full(forest.n_nodes, -1)
     for node in np.flatnonzero(~is_leaf):

@@ -115,15 +115,15 @@ def test_null_stands_exactly_where_rounding_could_decide():
 
 def test_the_distance_covers_the_rounding_of_leaves():
     forest = read_model(built("lgb binary")[0]).forest
-    scale, _ = original_scale(forest)
+    scale, is_exact = original_scale(forest)
     leaves = np.where((forest.kind == SplitKind.LEAF)[:, None], forest.value, 0.0)
     values = to_units(spread(forest, leaves), scale)
-    distance, off = undecided_distance(forest, values, scale)
+    distance = undecided_distance(forest, scale, is_exact)
     error = sum(
         max(abs(Fraction(float(v)) * 2**scale - int(i)) for v, i in zip(leaves[a:b, 0], values[a:b, 0], strict=True))
         for a, b in zip(forest.tree_offset, forest.tree_offset[1:], strict=False)
     )
-    assert off
+    assert not is_exact
     assert 0 < error <= distance
 
 
