@@ -435,21 +435,8 @@ def write_category(value: Any) -> str | int | float | bool:
     return value
 
 
-class _Brief(reprlib.Repr):
-    """The beginning of a value: a field may have millions of numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxlist, self.maxdict, self.maxtuple, self.maxset = 2, 20, 10, 20, 20
-
-    def repr_str(self, value: str, _: int) -> str:
-        return repr(value[:60])
-
-    def repr_ndarray(self, value: npt.NDArray[Any], _: int) -> str:
-        return f"array of {value.dtype}"
-
-
-_BRIEF = _Brief()
+_BRIEF = reprlib.Repr()  # a field may have millions of numbers
+_BRIEF.maxlevel, _BRIEF.maxstring = 2, 40
 
 
 def _shown(value: Any) -> str:
