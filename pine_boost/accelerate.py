@@ -119,10 +119,9 @@ class AccelerateResult:
         """Size and work of the model and of the scorer, and what measures their speed."""
         before, after = self.facts["work_per_row"]
         flat, model = self.scorer.parts.flat, self.original
-        files = scorer_files(self.scorer.parts, self.facts)
         return SideBySide(
             Figures(model.forest.n_trees, model.forest.n_leaves, len(file_contents(model)), before),
-            Figures(flat.n_trees, flat.n_leaves, sum(map(len, files.values())), after),
+            Figures(flat.n_trees, flat.n_leaves, sum(map(len, self.files().values())), after),
             self.work_rows,
             self._calls,
             self.sample,
@@ -164,9 +163,13 @@ class AccelerateResult:
             side = replace(side, calls=lambda: (self.native, self.scorer.predict), takes_arrays=False)
         return {speed.n_rows: speed.ratio for speed in side.speeds(X, sizes)}
 
+    def files(self) -> dict[str, bytes]:
+        """The files of the scorer's folder by name."""
+        return scorer_files(self.scorer.parts, self.facts)
+
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the scorer's folder, which `load_scorer` reads and ``pine-boost verify`` proves again."""
-        return write_folder(folder, scorer_files(self.scorer.parts, self.facts), overwrite=overwrite)
+        return write_folder(folder, self.files(), overwrite=overwrite)
 
     def headline(self) -> str:
         """One line: the status and what an input costs."""

@@ -274,9 +274,7 @@ class CommitteeResult:
         """Everything but the models as plain JSON values."""
         plain = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         del plain["model"], plain["original"], plain["side_by_side"]
-        for when, figures in (("before", self.side_by_side.before), ("after", self.side_by_side.after)):
-            plain |= {f"{name}_{when}": figure for name, figure in asdict(figures).items()}
-        return plain | {"tested": [asdict(size) for size in self.tested]}
+        return plain | self.side_by_side.by_name() | {"tested": [asdict(size) for size in self.tested]}
 
     def files(self, _: Any = None) -> dict[str, bytes]:
         """The whole model as a pickle, the claim as text, and a record with the figures and the digests of both."""

@@ -72,10 +72,11 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
     run = ("seconds", "stopped")
     distances = ("attack_distance", "proved_distance", "proved_largest", "proved_rows")
     document = {name: getattr(result.record, name) for name in (*promise, *losses, *sizes, *run, *distances)}
-    side = result.side_by_side
+    figures = result.side_by_side.by_name()
     return {
         **document,
-        **{"bytes_before": side.before.bytes, "bytes_after": side.after.bytes, "path": result.path_table()},
+        **{name: figures[name] for name in ("bytes_before", "bytes_after")},
+        "path": result.path_table(),
         "segments": [asdict(segment) for segment in result.record.segments],
         "model": next(name for name in result.files() if name.startswith("model.")),
         **more,

@@ -33,7 +33,6 @@ from pine_boost.folders import UNFINISHED, owned_in, require_writable, write_fol
 from pine_boost.notebooks import displayed
 from pine_boost.options import METHODS, Option, counted, fleet_options, option_of
 from pine_boost.report.pages import beginning_of, render
-from pine_boost.scoring.scorer_folder import scorer_files
 
 RECORD = "job.json"
 FORMAT = "pine_boost fleet job"
@@ -42,8 +41,8 @@ _GOOD = ("CERTIFIED", "VALIDATED", "NON_INFERIOR")
 TABLES = {"prune": ("fit", "cal"), "compress": ("fit", "val"), "accelerate": ("fit", "val")}
 SUMMARIES = SUMMARY_CSV, SUMMARY_HTML = "summary.csv", "summary.html"
 FILES = ("domain", "spent")  # options that name a file
-_PATHS = ("model", "fit", "cal", "val")
 _SIZES = ("trees_before", "trees_after", "leaves_before", "leaves_after")
+_PATHS = ("model", "fit", "cal", "val")
 _LIST_LIMIT = 2**26
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MODEL_SUFFIXES = (".json", ".ubj", ".txt", ".pkl", ".pickle", ".joblib")
@@ -480,10 +479,8 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
             result, files = _make_smaller(job, policy)
             if presses or _was_interrupted(result):
                 raise KeyboardInterrupt
-        before = result.original.forest  # a scorer has the trees of the original
-        after = getattr(result, "pruned", getattr(result, "compressed", result.original)).forest
-        sizes = (before.n_trees, after.n_trees, before.n_leaves, after.n_leaves)
-        row = replace(_timed(row, started), status=result.status, **dict(zip(_SIZES, sizes, strict=True)))
+        sizes = result.side_by_side.by_name()
+        row = replace(_timed(row, started), status=result.status, **{name: sizes[name] for name in _SIZES})
         if (done := _read_done(target, asked)) is not None:  # by a worker that was believed lost
             return done
         record = f.write_document({**asked, "row": asdict(row), "files": digests(files)}, FORMAT, sealed=True)
@@ -544,8 +541,6 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
     else:
         X_unseen = given.read_rows(unseen) if unseen else None
     result = getattr(pine_boost, f"{method}_booster")(given.source, X_fit, X_unseen, verbose=False, **options)
-    if method == "accelerate":
-        return result, dict(scorer_files(result.scorer.parts, result.facts))
     files = result.files(X_unseen) if policy.reports and method == "compress" else result.files()
     if policy.reports and method == "prune":
         files["report.html"] = render_report(getattr(result, "inner", result)).encode()

@@ -49,7 +49,7 @@ def log_result(
     MissingDependencyError
         MLflow is not installed.
     """
-    if not hasattr(result, "files") or not hasattr(result, "status"):
+    if not (hasattr(result, "files") and hasattr(result, "model")):
         raise InvalidInputError(
             f"log_result needs a result of prune_booster or compress_booster, got a {type(result).__name__}."
         )
@@ -108,14 +108,8 @@ def _tags(result: Any) -> Mapping[str, str]:
 
 
 def _metrics(result: Any) -> Mapping[str, float]:
-    sides = result.side_by_side
-    if sides is None:
+    if result.side_by_side is None:
         raise InvalidInputError("log_result needs the original; use CompressResult.load(folder, original=...).")
-    before, after = sides.before, sides.after
-    return {
-        "trees_before": before.trees,
-        "trees_after": after.trees,
-        "leaves_before": before.leaves,
-        "leaves_after": after.leaves,
-        "share_of_leaves_removed": 1 - after.leaves / before.leaves,
-    }
+    figures = result.side_by_side.by_name()
+    sizes = {name: figures[name] for name in ("trees_before", "trees_after", "leaves_before", "leaves_after")}
+    return {**sizes, "share_of_leaves_removed": 1 - sizes["leaves_after"] / sizes["leaves_before"]}

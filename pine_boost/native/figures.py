@@ -9,7 +9,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from math import inf
@@ -111,6 +111,11 @@ class SideBySide:
     def quick(self) -> tuple[Speed, ...]:
         """Speeds for a summary, at the sizes that take no time to speak of."""
         return self.speeds(seconds=_QUICK) if self.is_quick else ()
+
+    def by_name(self) -> dict[str, Any]:
+        """Every figure of both: trees_before, trees_after, leaves_before, ..."""
+        both = (("before", self.before), ("after", self.after))
+        return {f"{name}_{when}": figure for when, figures in both for name, figure in asdict(figures).items()}
 
     def summary(self) -> list[str]:
         """File size, work and speed, a line each."""

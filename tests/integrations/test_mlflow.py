@@ -16,6 +16,7 @@ from pine_boost import (
     InvalidInputError,
     PruneResult,
     Region,
+    accelerate_booster,
     compress_booster,
     prune_booster,
 )
@@ -119,6 +120,8 @@ def test_something_else_is_refused_before_a_run_begins(tmp_path, few_synthetic_r
     with pytest.raises(InvalidInputError, match="got a dict"):
         log_result(json.loads("{}"))
     model = MODELS["xgboost"]().fit(X[:280], Y[:280])
+    with pytest.raises(InvalidInputError, match="got a AccelerateResult"):
+        log_result(accelerate_booster(model))
     folders = (
         prune_booster(model, X[:280], X[280:], alpha=0.3).save(tmp_path / "pruned", report=False),
         compress_booster(model, X[:280], X[280:], fidelity=0.9).save(tmp_path / "compressed"),
