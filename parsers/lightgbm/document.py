@@ -275,7 +275,7 @@ def _read_tail(text: str) -> dict[str, Any]:
         listed = f.parse_text(rest[len("\npandas_categorical:") : -1])
     except f.FieldError as error:
         raise f.FieldError(f"pandas_categorical: {error}") from error
-    categories = f.optional(f.sequence(f.sequence(_category)))(listed, "pandas_categorical")
+    categories = f.optional(f.sequence(_categories))(listed, "pandas_categorical")
     return {**found, "pandas_categorical": categories, "has_pandas_line": True}
 
 
@@ -288,6 +288,15 @@ def _is_readable(name: str, value: str) -> bool:
     except f.FieldError:
         return False
     return True
+
+
+def _categories(value: Any, where: str) -> tuple[Any, ...]:
+    column: tuple[Any, ...] = f.sequence(_category)(value, where)
+    # pandas compares 64-bit integers as floats if there is a float among them
+    are_floats = {type(one) for one in column} == {int, float}
+    distinct = {float(one) if are_floats and abs(one) < 2**64 else one for one in column}
+    f.require(len(distinct) == len(column), f"{where} has a category twice, which no table can have")
+    return column
 
 
 def _category(value: Any, where: str) -> Any:

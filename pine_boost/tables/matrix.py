@@ -226,7 +226,7 @@ def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
         known = schema.categories_of(feature)
         if hasattr(column, "cat") and hasattr(column.dtype, "categories"):
             if known is None:
-                raise refuse_unstored(label)
+                raise refuse_unstored(schema, label)
             kinds = column.cat.categories.dtype
             is_text = kinds.kind in "OUST" and len(column.cat.categories) > 0
             require_text(is_text, f"category of {kinds}", known, schema, label)
@@ -307,7 +307,7 @@ def _read_columns(columns: list[Any], kind: TableKind, schema: InputSchema, name
             matrix[:, feature] = cast_numbers(values, casting, label, present)
         elif known is None:
             if _is_category(column, kind):
-                raise refuse_unstored(label)
+                raise refuse_unstored(schema, label)
             raise InvalidInputError(
                 f"The {label} has type {_type_of(column, kind)}; numbers are accepted. Encode it "
                 "as in training, or convert to float64/float32 first."
@@ -486,9 +486,15 @@ def refuse_unencoded(found: str, known: Sequence[Any], label: str) -> InvalidInp
     )
 
 
-def refuse_unstored(label: str) -> InvalidInputError:
+def refuse_unstored(schema: InputSchema, label: str) -> InvalidInputError:
     """Return the error for a categorical column for which the model stores no categories."""
+    reason = ""
+    if schema.reader is Reader.LIGHTGBM:
+        reason = (
+            " (the lists in pandas_categorical name no columns; they are used if there are as many of them as "
+            "features in categorical_feature, which is not so with ordered categories)"
+        )
     return InvalidInputError(
-        f"The {label} is categorical, but the model stores no categories for it; pass the codes "
+        f"The {label} is categorical, but the model stores no categories for it{reason}; pass the codes "
         "it was trained on as numbers."
     )

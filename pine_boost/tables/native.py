@@ -54,7 +54,7 @@ def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
     is_plain = schema.feature_names is None and not any(schema.feature_categories)
     if is_plain or traits_of(schema.library).takes_codes:
         return matrix
-    if schema.feature_names is None and not is_hashed:  # fitted on a plain matrix without names
+    if schema.feature_names is None and schema.reader is Reader.HISTOGRAM:  # fitted on a plain matrix without names
         return _raw_matrix(matrix, schema)
     import pandas as pd
 

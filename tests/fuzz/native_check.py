@@ -5,6 +5,7 @@ Both the file itself and what is written from it are loaded, in a child process.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pine_boost.model.reference import native_margins
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 from tests.fuzz.driver import remember
 from tests.fuzz.native_worker import WORKER
@@ -44,9 +46,12 @@ def check_model(contents: bytes, model: Model, threshold: Any = None) -> None:
         X, rows = to_matrix(table, schema_of(forest)), table.astype(str)
     ours = native_margins(forest, X).astype(np.float64)
     slack = forest.slack if forest.library == "xgboost" else 0.0  # dart, loaded by a Booster or in place
-    for given in (contents, written):
+    tables = [rows]
+    if forest.library == "lightgbm" and any(forest.feature_categories):
+        tables.append(as_table(X, schema_of(forest)))  # a frame of categories
+    for given, table in product((contents, written), tables):
         remember(given)
-        theirs = WORKER.margins(given, forest.library, rows).reshape(ours.shape).astype(np.float64)
+        theirs = WORKER.margins(given, forest.library, table).reshape(ours.shape).astype(np.float64)
         finite = np.isfinite(ours) & np.isfinite(theirs)
         with np.errstate(invalid="ignore"):
             close = np.abs(ours - theirs) <= slack
@@ -63,7 +68,7 @@ def probe_rows(model: Model) -> Any:
     with np.errstate(over="ignore"):
         X = random.choice(values, (12, forest.n_features)).astype(np.float32).astype(np.float64)
     for feature, known in enumerate(forest.feature_categories):
-        if known is not None:
+        if known:
             X[:, feature] = random.integers(0, len(known), 12)
     return np.where(np.isinf(X), 7.0, X)
 

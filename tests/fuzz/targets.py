@@ -112,10 +112,18 @@ def lightgbm_texts() -> list[bytes]:
     return [*(booster.model_to_string().encode() for booster in trained), sound()]
 
 
+CATEGORIES = ("x", "y", "z", "1", 0, 1, 2, 1.0, 2.5, True, 2**53 + 1, 2.0**53, 2**64 + 1, None)
+
+
 def damage_text(random: Random, contents: bytes) -> bytes:
-    """Lines, with tree_sizes mostly made to agree again so that the trees are looked at; or bytes."""
-    if random.randint(0, 3) == 0:
+    """Lines, with tree_sizes mostly made to agree again so that the trees are looked at; or bytes, or categories."""
+    kind = random.randint(0, 4)
+    if kind == 0:
         return damage_bytes(random, contents)
+    if kind == 1:
+        lists = [random.choices(CATEGORIES, k=random.randint(0, 4)) for _ in range(random.randint(0, 3))]
+        drawn = json.dumps(random.choice((None, lists, lists, lists)))
+        return re.sub(rb"pandas_categorical:.*", b"pandas_categorical:" + drawn.encode(), contents)
     text = "\n".join(damage_lines(random, contents.decode().split("\n")))
     if random.randint(0, 4):
         blocks = re.split(r"(?=^Tree=)", text.partition("end of trees")[0], flags=re.MULTILINE)[1:]

@@ -18,6 +18,7 @@ from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import raw_values, to_matrix
+from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import InputSchema, schema_of
 from tests.support.forests import random_forest
 
@@ -176,6 +177,8 @@ def test_categories_by_value_not_by_position():
     assert np.array_equal(unseen, [np.nan, 0, np.nan], equal_nan=True)
     with pytest.raises(InvalidInputError, match="stores no categories"):
         to_matrix(frame, SCHEMA)
+    with pytest.raises(InvalidInputError, match=r"pandas_categorical name no columns.*ordered categories"):
+        to_matrix(frame, replace(SCHEMA, library="lightgbm"))
     with pytest.raises(InvalidInputError, match="astype"):
         to_matrix(frame.assign(age=[0, 1, 0]), schema)
     back = raw_values(np.array([[1.0, 2.0, 3.0], [np.nan, 0.0, 0.0]]), schema)
@@ -266,3 +269,11 @@ def test_histogram_gradient_boosting_sees_the_same_numbers():
     model.fit(frame, y)
     forest = read_model(model).forest
     assert np.array_equal(_margins(forest, frame), model.decision_function(frame))
+
+
+def test_a_frame_with_the_names_that_lightgbm_gives_itself_gets_its_categories_back():
+    schema = replace(SCHEMA, library="lightgbm", feature_names=None, feature_categories=(("red", "blue"), None, None))
+    codes = np.array([[1, 0.5, 2], [0, 3, 4]])
+    frame = as_table(codes, schema)
+    assert list(frame[0]) == ["blue", "red"]
+    assert np.array_equal(to_matrix(frame, schema), codes)
