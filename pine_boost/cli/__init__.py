@@ -31,7 +31,7 @@ COMMANDS = {
     "export": "convert a model to Treelite, C code, ONNX or SQL",
     "guard": "combine a result and its original into one guarded model",
     "score": "predict the classes of a table with a scorer or guarded model",
-    "verify": "prove a certificate again from the files alone",
+    "verify": "prove a saved result again from its files, or count it again on its validation rows",
     "parity": "compare the answers of two models on a table",
     "inspect": "show what is in a model file, and whether it is supported",
     "check-inputs": "show which rows of a table a certificate covers, and why not the others",

@@ -1,4 +1,4 @@
-r"""``pine-boost verify``: prove a certificate again from the files alone.
+r"""``pine-boost verify``: prove a saved result again from its files, or count it again on its validation rows.
 
 Exit code 0: everything in the certificate was proved again. 2: the budget ran out before. 1: a
 counterexample was found, or the files do not belong together. A folder of a sweep is verified alpha

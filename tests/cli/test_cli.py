@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import lightgbm
@@ -94,6 +95,12 @@ def test_sweep_writes_a_folder_per_alpha(files, tmp_path, capsys):
     out, _ = expect(capsys, 0, *arguments, "--json")  # into the folder that is there
     assert [row["trees"] for row in json.loads(out)["table"]] == [row["trees"] for row in rows]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_verify_needs_no_training_library(files, pruned, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    out, _ = expect(capsys, 0, "verify", files / "model.json", pruned)
+    assert out.startswith("AGREES")
 
 
 def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, capsys):
