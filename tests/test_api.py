@@ -202,7 +202,7 @@ def test_the_summary_of_a_model_that_stayed_ends_with_them(table, boosting):
 
 
 def test_one_of_a_kind_is_no_plural(result):
-    from pine_boost.fleet.run import FleetResult, Row
+    from pine_boost.fleet import FleetResult, Row
 
     c = replace(result.certificate, lower_bound=1, optimal=False)
     text = replace(result, certificate=c).summary()

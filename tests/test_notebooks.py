@@ -9,7 +9,7 @@ import pytest
 
 import pine_boost
 from pine_boost.committee import CommitteeResult
-from pine_boost.fleet.run import FleetResult
+from pine_boost.fleet import FleetResult
 from pine_boost.installation import Installation
 from pine_boost.notebooks import table_html, text_html
 from pine_boost.parity import ModelComparison

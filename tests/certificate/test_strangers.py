@@ -31,8 +31,7 @@ from pine_boost.certificate.claims import HOW_IT_WAS_MADE
 from pine_boost.cli import main
 from pine_boost.compression import record as compression_record
 from pine_boost.compression.recount import ON_TRUST
-from pine_boost.fleet import Job
-from pine_boost.fleet.run import Policy, _read_done, run_job
+from pine_boost.fleet import Job, Policy, _read_done, run_job
 from pine_boost.json_fields import digest_of
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.states import build_space

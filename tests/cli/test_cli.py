@@ -13,8 +13,7 @@ from sklearn import datasets, ensemble
 
 from pine_boost.cli import COMMANDS, main
 from pine_boost.errors import InvalidInputError
-from pine_boost.fleet import Job
-from pine_boost.fleet.run import Policy, run_job
+from pine_boost.fleet import Job, Policy, run_job
 from pine_boost.region.region import Region
 from pine_boost.tables.table_files import read_any
 from tests.support.command_line import expect, run, words

@@ -185,8 +185,7 @@ def test_demo_prunes_and_reports(tmp_path, capsys):
 def test_as_a_program_with_plain_lines_in_a_log(files, tmp_path):
     done = subprocess.run(
         words(
-            f"{sys.executable} -m pine_boost.cli prune model.json --fit fit.csv --cal cal.csv --alpha "
-            f"0.5 -o {tmp_path}/out"
+            f"{sys.executable} -m pine_boost prune model.json --fit fit.csv --cal cal.csv --alpha 0.5 -o {tmp_path}/out"
         ),
         cwd=files,
         capture_output=True,
@@ -277,7 +276,7 @@ def test_ctrl_c_keeps_the_best_certified_model(tmp_path):
     np.save(tmp_path / "fit.npy", X[:250])
     np.save(tmp_path / "cal.npy", X[250:])
     process = subprocess.Popen(
-        words(f"{sys.executable} -m pine_boost.cli prune model.json --fit fit.npy --cal cal.npy --alpha 0.05 -o out"),
+        words(f"{sys.executable} -m pine_boost prune model.json --fit fit.npy --cal cal.npy --alpha 0.05 -o out"),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

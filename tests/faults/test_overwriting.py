@@ -16,7 +16,7 @@ from pine_boost.certificate.saved import CERTIFICATE, read_saved
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import clear_errors, write_file
-from pine_boost.fleet.run import _STARTS, RECORD, _remove_leftovers, run_fleet
+from pine_boost.fleet import _STARTS, RECORD, _remove_leftovers, run_fleet
 from pine_boost.folders import UNFINISHED, owned_in, require_writable
 from pine_boost.json_fields import canonical, write_document
 from pine_boost.monitoring.region_monitor import watch

@@ -12,8 +12,7 @@ from sklearn import ensemble
 
 from pine_boost import InvalidInputError
 from pine_boost.cli import main
-from pine_boost.fleet import Job, read_jobs, run_fleet
-from pine_boost.fleet.run import NOT_RUN, Policy, run_job
+from pine_boost.fleet import NOT_RUN, Job, Policy, read_jobs, run_fleet, run_job
 
 pytestmark = pytest.mark.usefixtures("python_hears_ctrl_c")
 
@@ -97,7 +96,7 @@ def test_no_further_job_begins_and_the_same_command_does_the_rest(place, tmp_pat
             return run_job(job, folder, policy)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pine_boost.fleet.run.run_job", second_is_pressed)
+        patch.setattr("pine_boost.fleet.run_job", second_is_pressed)
         assert main(arguments) == 130
     assert began == ["de", "fr"]
     said = capsys.readouterr().err
@@ -128,7 +127,7 @@ def parent_is_pressed(job, folder, policy):
 @pytest.mark.parametrize("run", [child_is_pressed, parent_is_pressed])
 def test_a_pool_of_workers_ends_too(place, tmp_path, monkeypatch, run):
     with monkeypatch.context() as patch:
-        patch.setattr("pine_boost.fleet.run.run_job", run)
+        patch.setattr("pine_boost.fleet.run_job", run)
         with pytest.raises(KeyboardInterrupt, match=r"4 jobs: .*NOT_RUN"):
             run_fleet(place, tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2)
     assert statuses(tmp_path / "out")["fr"] == NOT_RUN

@@ -15,8 +15,7 @@ from sklearn import datasets, ensemble
 from pine_boost import InvalidInputError, Region, load_scorer, survey, verify
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.cli import build_parser, main
-from pine_boost.fleet import Job, read_jobs, run_fleet
-from pine_boost.fleet.run import Policy, run_job
+from pine_boost.fleet import Job, Policy, read_jobs, run_fleet, run_job
 from pine_boost.options import Options, fleet_options, option_of
 from tests.support.command_line import words
 from tests.support.native_models import CATBOOST_QUIET
@@ -175,7 +174,7 @@ def test_the_pool_works_through_the_whole_list(place, tmp_path, monkeypatch):
     def never(*_):
         raise AssertionError("no process died")
 
-    monkeypatch.setattr("pine_boost.fleet.run._alone", never)
+    monkeypatch.setattr("pine_boost.fleet._alone", never)
     jobs = [replace(job, name=f"{job.name}{n}") for n in range(2) for job in read_jobs(place)]
     for n_jobs in (1, 2):
         out = tmp_path / f"{n_jobs}"
@@ -192,7 +191,7 @@ def die(job, folder, policy):
 
 @pytest.mark.filterwarnings("ignore")  # joblib's remarks on a worker that died
 def test_a_process_that_dies_takes_only_its_own_job(place, tmp_path, monkeypatch):
-    monkeypatch.setattr("pine_boost.fleet.run.run_job", die)
+    monkeypatch.setattr("pine_boost.fleet.run_job", die)
     found = run_fleet(place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2)
     assert {row.name: row.status for row in found.rows} == {"fr": "FAILED", "de": "CERTIFIED", "jp": "CERTIFIED"}
     assert "process died" in found.failed[0].error

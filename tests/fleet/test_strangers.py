@@ -10,8 +10,7 @@ import pytest
 from sklearn import ensemble
 
 from pine_boost import InvalidInputError
-from pine_boost.fleet import Job, run_fleet
-from pine_boost.fleet.run import Policy, run_job
+from pine_boost.fleet import Job, Policy, run_fleet, run_job
 from pine_boost.json_fields import digest_of
 
 POLICY = Policy("prune", {"alpha": 0.3}, trust_pickle=True)
@@ -77,7 +76,7 @@ def test_an_old_result_that_was_left_aside_is_swept_up(job, tmp_path):
 
 
 def test_what_a_worker_that_was_given_up_did_meanwhile_is_left_alone(job, tmp_path, monkeypatch):
-    from pine_boost.fleet import run as work
+    from pine_boost import fleet as work
 
     real, nested = work._make_smaller, []
 
@@ -96,7 +95,7 @@ def test_what_a_worker_that_was_given_up_did_meanwhile_is_left_alone(job, tmp_pa
 
 def test_relative_paths_become_absolute(job, tmp_path, monkeypatch):
     """A worker of a cluster was started in another folder."""
-    from pine_boost.fleet.run import check_jobs
+    from pine_boost.fleet import check_jobs
 
     folder = Path(job.model).parent
     monkeypatch.chdir(folder)

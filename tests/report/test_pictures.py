@@ -12,9 +12,8 @@ from sklearn.ensemble import GradientBoostingClassifier
 from pine_boost import prune_booster
 from pine_boost.budget import Budget
 from pine_boost.report.charts import Frame, axis_label, draw_calibration, draw_history, draw_margins, round_ticks
-from pine_boost.report.facts import gather
 from pine_boost.report.pages import beginning_of, render, style
-from pine_boost.report.prune_report import render_page, render_report
+from pine_boost.report.prune_report import gather, render_report
 from pine_boost.result import Absent
 from tests.support.native_models import cancer_boosting
 
@@ -152,7 +151,7 @@ def test_without_an_original_only_what_the_folder_knows_is_shown(result):
     pruned, X = result
     absent = Absent("A folder does not hold it.")
     bare = replace(pruned, original=absent, search=absent)
-    page = render_page(bare, gather(bare, X, Budget()))
+    page = render_report(bare, X)
     assert page.count("<svg") == 1
     assert "Not measured: the original is not available." in page
 

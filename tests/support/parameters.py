@@ -20,7 +20,7 @@ CALLS = {
     "simplify": "pine_boost.simplification",
     "survey": "pine_boost.surveying",
     "PineClassifier": "pine_boost.classifier",
-    "run_fleet": "pine_boost.fleet.run",
+    "run_fleet": "pine_boost.fleet",
 }
 
 
