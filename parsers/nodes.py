@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.trimming import Trimming, node_levels
+from pine_boost.model.trimming import Trimming, chosen_codes, node_levels, ranges
 
 NO_CODES = np.zeros(0, dtype=np.int32)
 
@@ -78,7 +78,7 @@ class Nodes:
         chosen = np.asarray(trees, dtype=np.int64)
         sizes = np.diff(self.offset)[chosen]
         offset = np.concatenate([[0], np.cumsum(sizes)])
-        node = _ranges(self.offset[chosen], sizes)
+        node = ranges(self.offset[chosen], sizes)
         moved = np.arange(len(node)) - node
         left, right = (np.where(child[node] < 0, -1, child[node] + moved) for child in (self.left, self.right))
         return self._chosen(node, offset, left, right)
@@ -86,11 +86,7 @@ class Nodes:
     def _chosen(
         self, node: IntArray, offset: IntArray, left: IntArray, right: IntArray, is_kept: BoolArray | None = None
     ) -> Nodes:
-        count = np.where(left < 0, 0, np.diff(self.category_offset)[node])
-        entries, owner = _ranges(self.category_offset[node], count), np.repeat(np.arange(len(node)), count)
-        if is_kept is not None:
-            entries, owner = entries[is_kept[entries]], owner[is_kept[entries]]
-        category_offset = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(node)))])
+        category_offset, entries = chosen_codes(self.category_offset, node, left < 0, is_kept)
         return Nodes(offset, left, right, self.record[node], category_offset, self.category[entries])
 
     def totals(self, values: npt.NDArray[Any]) -> FloatArray:
@@ -172,10 +168,3 @@ def stack(parts: Sequence[Nodes]) -> Nodes:
         joined("category_offset", n_codes, [0]),
         np.concatenate([part.category for part in parts]),
     )
-
-
-def _ranges(start: IntArray, count: IntArray) -> IntArray:
-    """Return ``start[i], ..., start[i] + count[i] - 1`` for every i, in one array."""
-    ends = np.cumsum(count)
-    found: IntArray = np.arange(count.sum()) + np.repeat(start - (ends - count), count)
-    return found

@@ -79,8 +79,8 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
     hint = ""
     if hasattr(model, "best_estimator_"):
         hint = " This search holds the model in best_estimator_: pass that."
-    if "IsolationForest" in _sklearn_bases(model):
-        hint = " An IsolationForest is a plausibility score, read by read_isolation_forest."
+    if any(base.__name__ == "IsolationForest" for base in type(model).__mro__):
+        hint = " An isolation forest is a plausibility score here: pass score='isolation-forest' beside your model."
     name = class_of(model, "sklearn", _READERS, hint)
     read, attribute = _READERS[name]
     require_fitted(model, attribute)
@@ -95,66 +95,21 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
 
 
 def read_isolation_forest(model: Any) -> Forest:
-    """Read an IsolationForest as a forest of path lengths.
-
-    The value of a leaf is its depth plus the average path length of an unbuilt subtree of its
-    samples, c(n), as scikit-learn itself adds them; the margin is the sum over the trees, and
-    ``score_samples`` is ``-2 ** (-margin / (n_trees * c(max_samples)))``: a larger margin is more
-    plausible. The decision (class 1 = inlier) is that of ``predict``.
-
-    Parameters
-    ----------
-    model : sklearn.ensemble.IsolationForest
-        Fitted; ``max_features`` below 1 is respected.
-
-    Returns
-    -------
-    Forest
+    """Read the trees of a fitted IsolationForest; their leaves have no values.
 
     Raises
     ------
     UnsupportedModelError
-        The estimator is of another class, or its offset is outside the range of scores.
+        The estimator is of another class, or its trees see some of the features only.
     InvalidInputError
         The estimator is not fitted.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.ensemble import IsolationForest
-    >>> isolation = IsolationForest(n_estimators=9, random_state=0).fit(load_iris().data)
-    >>> read_isolation_forest(isolation).classes
-    (-1, 1)
     """
-    refuse_other_than(model, "IsolationForest")
+    class_of(model, "sklearn", ("IsolationForest",))
     require_fitted(model, "estimators_")
-    trees = [estimator.tree_ for estimator in model.estimators_]
-    lengths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
-    # the same three float operations in the same order as scikit-learn give bit-equal leaves
-    values = [(depth + rest - 1.0)[:, None] for depth, rest in lengths]
-    subsampled = model._max_features != model.n_features_in_
-    columns = model.estimators_features_ if subsampled else None
-    from sklearn.ensemble._iforest import _average_path_length
-
-    denominator = float(len(trees) * _average_path_length([model._max_samples])[0])
-    offset = float(model.offset_)
-    if denominator <= 0 or not -1 <= offset < 0:
-        raise UnsupportedModelError(
-            f"IsolationForest with offset_={offset} and max_samples={model._max_samples} calls "
-            "every input the same; refit it with more samples and an offset in (-1, 0)."
-        )
-    cut, guard = isolation_cut(offset, denominator)
-    leaves = leaves_only(trees, values)
-    slack, _ = average_rounding(leaves, leaves, None)
-    return build_forest(
-        model,
-        classic_nodes(trees, columns),
-        np.concatenate(values),
-        Decision((cut,), Tie.HIGHEST, guard),
-        classes=(-1, 1),
-        objective="isolation",
-        slack=slack,
-    )
+    if model._max_features != model.n_features_in_:
+        raise UnsupportedModelError("An IsolationForest with max_features below 1 is not supported.")
+    trees = classic_nodes([estimator.tree_ for estimator in model.estimators_])
+    return build_forest(model, trees, np.zeros((len(trees.left), 1)), Decision(()), objective="isolation")
 
 
 @dataclass(frozen=True)
@@ -164,7 +119,7 @@ class SklearnDocument:
     Attributes
     ----------
     family : str
-        ``average``, ``gradient``, ``histogram``, ``votes`` or ``isolation``.
+        ``average``, ``gradient``, ``histogram`` or ``votes``.
     offset : float
         Subtracted from every leaf of an averaged model with a decision threshold.
     """
@@ -331,7 +286,10 @@ def read_votes(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDo
         raise MalformedModelError("AdaBoostClassifier needs one weight per tree with a positive sum; refit the model.")
     trees, values = [], []
     for estimator, weight in zip(model.estimators_, weights, strict=True):
-        refuse_other_than(estimator, "DecisionTreeClassifier", inside=name)
+        if all(base.__name__ != "DecisionTreeClassifier" for base in type(estimator).__mro__):
+            raise UnsupportedModelError(
+                f"{type(estimator).__name__} was found inside {name}; only DecisionTreeClassifier is accepted here."
+            )
         refuse_multi_output(estimator, name)
         voted = _vote(estimator, classes)
         if len(classes) == 2:
@@ -423,25 +381,17 @@ def build_forest(
     return trees.forest(trees[names[0]], trees[names[1]], value, **{**common, **fields})
 
 
-def classic_nodes(trees: Sequence[Any], columns: Sequence[IntArray | None] | None = None) -> Nodes:
-    """Stack ``tree_`` objects.
-
-    ``columns[t]``, if given, maps the tree's feature index to the user's column (IsolationForest
-    with ``max_features``).
-    """
+def classic_nodes(trees: Sequence[Any]) -> Nodes:
+    """Stack ``tree_`` objects."""
     parts = []
-    for tree, mapping in zip(trees, columns or [None] * len(trees), strict=True):
+    for tree in trees:
         record = tree.__getstate__()["nodes"]
         left, right = record["left_child"], record["right_child"]
         if np.any((left == LEAF) != (right == LEAF)):
             raise MalformedModelError("A scikit-learn tree has a node with a single child.")
         if min(left.min(), right.min()) < LEAF:  # scikit-learn itself would read before its nodes
             raise MalformedModelError("A child of a scikit-learn tree lies outside its tree.")
-        part = one_tree(left, right, record)
-        if mapping is not None:
-            own = np.asarray(mapping, dtype=np.int64)[np.where(left == LEAF, 0, record["feature"])]
-            part = part.changed(feature=own)
-        parts.append(part)
+        parts.append(one_tree(left, right, record))
     return stack(parts)
 
 
@@ -483,13 +433,6 @@ def _category_sets(predictor: Any) -> list[npt.NDArray[Any]]:
     return sets
 
 
-def refuse_other_than(model: Any, name: str, inside: str | None = None) -> None:
-    """Raise unless the estimator is of one scikit-learn class or a subclass."""
-    if name not in _sklearn_bases(model):
-        where = f" inside {inside}" if inside else ""
-        raise UnsupportedModelError(f"{type(model).__name__} was found{where}; only {name} is accepted here.")
-
-
 def require_fitted(model: Any, attribute: str) -> None:
     """Raise unless the estimator has the attribute that ``fit`` sets."""
     if not hasattr(model, attribute) or np.size(getattr(model, attribute)) == 0:
@@ -521,10 +464,6 @@ def _refuse_old_version() -> None:
             f"scikit-learn {sklearn.__version__} is installed; its trees predict by another rule. "
             f"Use scikit-learn {OLDEST[0]}.{OLDEST[1]} or newer."
         )
-
-
-def _sklearn_bases(model: Any) -> list[str]:
-    return [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("sklearn.")]
 
 
 def largest_leaves(values: Sequence[FloatArray]) -> FloatArray:
@@ -590,16 +529,6 @@ def vote_rounding(weights: FloatArray, n_classes: int) -> tuple[float, float]:
     count = len(weights)
     # + the error of the Forest's own float sum, n * u * W, because slack is measured against it
     return (2 * count + 4) * UNIT * total, 4 * UNIT * total
-
-
-def isolation_cut(offset: float, denominator: float) -> tuple[float, float]:
-    """Return the summed path length at which ``2 ** (-depth / denominator)`` is ``-offset``, and its guard.
-
-    Inlier iff fl(2**-fl(d / D)) <= -offset. A relative error of 4u in the power moves d / D by
-    4u / ln 2, the quotient errs by u * d / D, the cut itself by a few u: 16u (D + |cut|) covers it.
-    """
-    cut = -denominator * math.log2(-offset)
-    return cut, 16 * UNIT * (denominator + abs(cut))
 
 
 def _worst_order(values: Sequence[FloatArray]) -> float:

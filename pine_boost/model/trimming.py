@@ -163,8 +163,7 @@ def leaf_count(pruned: PrunedForest) -> int:
 def trimmed_forest(forest: Forest, trimming: Trimming) -> Forest:
     """Return the remaining nodes as a forest; new leaves have the values assigned to them."""
     node, is_leaf, kept = trimming.node, trimming.is_leaf, trimming.kept
-    none = np.zeros(0, dtype=forest.category.dtype)
-    sets = [none if ends else forest.categories_of(int(own)) for own, ends in zip(node, is_leaf, strict=True)]
+    category_offset, entries = chosen_codes(forest.category_offset, node, is_leaf)
     return replace(
         forest,
         tree_offset=trimming.offset,
@@ -176,13 +175,31 @@ def trimmed_forest(forest: Forest, trimming: Trimming) -> Forest:
         kind=np.where(is_leaf, SplitKind.LEAF, forest.kind[node]).astype(forest.kind.dtype),
         missing=forest.missing[node],
         set_left=forest.set_left[node] & ~is_leaf,
-        category_offset=np.cumsum([0, *(len(codes) for codes in sets)]),
-        category=np.concatenate(sets),
+        category_offset=category_offset,
+        category=forest.category[entries],
         value=np.where(is_leaf[:, None], forest.value[trimming.value_node], 0.0),
         tree_output=forest.tree_output[kept],
         tree_round=forest.tree_round[kept],
         tree_bias=forest.tree_bias[kept],
     )
+
+
+def chosen_codes(
+    category_offset: IntArray, node: IntArray, is_leaf: BoolArray, is_kept: BoolArray | None = None
+) -> tuple[IntArray, IntArray]:
+    """Return the offsets and the entries of the category codes of some nodes, none at leaves; see `Trimming`."""
+    count = np.where(is_leaf, 0, np.diff(category_offset)[node])
+    entries, owner = ranges(category_offset[node], count), np.repeat(np.arange(len(node)), count)
+    if is_kept is not None:
+        entries, owner = entries[is_kept[entries]], owner[is_kept[entries]]
+    return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(node)))]), entries
+
+
+def ranges(start: IntArray, count: IntArray) -> IntArray:
+    """Return ``start[i], ..., start[i] + count[i] - 1`` for every i, in one array."""
+    ends = np.cumsum(count)
+    found: IntArray = np.arange(count.sum()) + np.repeat(start - (ends - count), count)
+    return found
 
 
 def pass_down(forest: Forest, nodes: IntArray, values: npt.NDArray[Any], instead: IntArray | None = None) -> None:

@@ -279,26 +279,16 @@ def test_regressors_need_a_threshold(native):
     assert np.array_equal(above, margins > forest.decision.cuts[0])
 
 
-@pytest.mark.parametrize("max_features", [1.0, 0.5])
-@pytest.mark.parametrize("contamination", ["auto", 0.1])
-def test_isolation_forest(max_features, contamination):
+def test_isolation_trees_route_as_their_own():
     X, _ = table(2, "")
-    native = IsolationForest(
-        n_estimators=12, max_features=max_features, contamination=contamination, random_state=0
-    ).fit(X)
+    native = IsolationForest(n_estimators=12, random_state=0).fit(X)
     forest = read_isolation_forest(native)
     rows = np.vstack([X, edge_rows(forest, X, limit=60)])
     rows = np.where(np.isnan(rows), 0.0, rows)
-    margins = native_margins(forest, rows)[:, 0]
-    from sklearn.ensemble._iforest import _average_path_length
-
-    denominator = 12 * _average_path_length([native._max_samples])
-    assert np.array_equal(-(2 ** (-margins / denominator)), native.score_samples(rows))
-    cut, guard = forest.decision.cuts[0], forest.decision.guard
-    clear = np.abs(margins - cut) > guard
-    labels = np.where(margins >= cut, 1, -1)
-    assert np.array_equal(labels[clear], native.predict(rows)[clear])
-    assert set(labels) == {-1, 1}
+    own = [tree.apply(rows) for tree in native.estimators_]
+    assert np.array_equal(find_leaves(forest, rows), np.stack(own, axis=1) + forest.tree_offset[:-1])
+    assert not forest.decides
+    assert forest.classes == ()
 
 
 X, Y = table(3, "")
@@ -318,7 +308,7 @@ BINARY = (Y > 0).astype(int)
         ),
         (BaggingClassifier(n_estimators=2).fit(X, Y), "BaggingClassifier of .* is not supported"),
         (GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2).fit(X, Y), "best_estimator_"),
-        (IsolationForest(n_estimators=2).fit(X), "read_isolation_forest"),
+        (IsolationForest(n_estimators=2).fit(X), "pass score='isolation-forest'"),
         (RandomForestRegressor(2).fit(X, X[:, 0]), "pass threshold="),
         (
             RandomForestClassifier(2).fit(X, np.column_stack([Y, BINARY])),
@@ -414,8 +404,11 @@ def test_subclass_of_a_supported_estimator_is_read():
 
 
 def test_isolation_forest_of_another_kind():
-    with pytest.raises(UnsupportedModelError, match="only IsolationForest"):
+    with pytest.raises(UnsupportedModelError, match="accepted from sklearn: IsolationForest"):
         read_isolation_forest(fitted("forest", 2))
+    X, _ = table(2, "")
+    with pytest.raises(UnsupportedModelError, match="max_features"):
+        read_isolation_forest(IsolationForest(n_estimators=2, max_features=0.5).fit(X))
 
 
 def test_old_scikit_learn_is_refused(monkeypatch):
