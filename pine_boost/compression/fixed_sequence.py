@@ -145,7 +145,8 @@ def expected_share(n_rows: int, fidelity: float, confidence: float) -> float:
 
 def in_order(counts: Iterable[int], n_rows: int, confidence: float, most: Sequence[int]) -> Iterator[Tested]:
     """Test counts as they come; ``most`` are `allowances`, or the first of them alone."""
-    for n_changed, accepted in judge(counts, [limit.__ge__ for limit in most]):
+    # numbers of Python: int.__ge__ answers a count of numpy with NotImplemented, which is true
+    for n_changed, accepted in judge(map(int, counts), [limit.__ge__ for limit in map(int, most)]):
         yield Tested(n_changed, lower_bound(n_changed, n_rows, confidence), accepted)
 
 

@@ -101,6 +101,9 @@ def _check_sources(flat: FlatForest) -> None:
     _offsets(flat.source_code, "source_code", n_sources, 0, len(flat.code))
     _offsets(flat.source_column, "source_column", n_sources, 1, n_columns)
     _require(_ascends(flat.source_column, strictly=True), "a source without a column")
+    # the kernel fills one column of a category source
+    n_filled = np.diff(flat.source_column)[flat.source_known >= 0]
+    _require(np.all(n_filled == 1), "a category feature with several columns")
     # the kernel counts the bins of a block from 0 unless there are more thresholds than a column can tell apart
     is_split = (np.diff(flat.source_edge) > TOP_BIN)[flat.column_source[1:]]
     _require(not flat.column_base[0] and not flat.column_base[1:][~is_split].any(), "a column_base of few thresholds")

@@ -65,6 +65,13 @@ def test_testing_goes_on_once_with_a_stricter_test():
     assert [entry.accepted for entry in in_order([60, 0], 1000, 0.95, (first,))] == [False]
 
 
+def test_counts_and_limits_of_numpy_are_tested_like_those_of_python():
+    for of_count in (int, np.int64, np.int32):
+        for of_limit in (int, np.int64):
+            tested = list(in_order(map(of_count, (0, 50)), 100, 0.95, (of_limit(1),)))
+            assert [(entry.n_changed, entry.accepted) for entry in tested] == [(0, True), (50, False)]
+
+
 def _shape(n_leaves):
     return Shape(np.arange(n_leaves), np.zeros((n_leaves, 1)), np.zeros(1))
 

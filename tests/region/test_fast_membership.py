@@ -158,6 +158,16 @@ def test_tables_that_are_too_short_never_reach_the_kernel():
     for wrong in damaged:
         with pytest.raises(MalformedModelError):
             require_wellformed_region(flat, wrong)
+    category = int(np.flatnonzero(flat.source_known >= 0)[0])
+    place = flat.source_column[category] + 1
+    wider = {
+        "source_column": flat.source_column + (np.arange(len(flat.source_column)) > category).astype(np.int32),
+        "column_base": np.insert(flat.column_base, place, 0).astype(np.int32),
+        "column_nan": np.insert(flat.column_nan, place, 0).astype(np.int32),
+        "column_zero": np.insert(flat.column_zero, place, -1).astype(np.int32),
+    }
+    with pytest.raises(MalformedModelError, match="several columns"):
+        require_wellformed_region(replace(flat, n_columns=flat.n_columns + 1, **wider), sums)
 
 
 def _region(manner, score, seed, with_domain):

@@ -132,6 +132,27 @@ def test_malformed_arrays_are_refused_before_the_kernel_sees_them(what, saved):
         pine_boost.load_scorer(saved[2])
 
 
+def test_a_category_owns_one_column(saved):
+    """The kernel fills no other: the trees would read what happens to lie in memory."""
+
+    def change(arrays):
+        source = int(np.flatnonzero(arrays["forest.source_known"] >= 0)[0])
+        column = int(arrays["forest.source_column"][source])
+        arrays["forest.source_column"][source + 1 :] += 1
+        for name, value in (("column_base", 0), ("column_nan", 0), ("column_zero", -1)):
+            longer = np.insert(arrays[f"forest.{name}"], column + 1, value)
+            arrays[f"forest.{name}"] = longer.astype(np.int32)
+        read = arrays["forest.node"] >> np.uint64(16) & np.uint64(0x7FFFFF)
+        arrays["forest.node"] += (read >= column).astype(np.uint64) << np.uint64(16)
+
+    def count(manifest):
+        manifest["forest"]["n_columns"] += 1
+
+    rewrite(saved[2], change, count)
+    with pytest.raises(MalformedModelError, match="a category feature with several columns"):
+        pine_boost.load_scorer(saved[2])
+
+
 @pytest.mark.parametrize(
     "how", ["empty", "shorter", "longer", "other type", "missing", "unknown", "object", "two dimensions"]
 )
