@@ -32,7 +32,7 @@ from pine_boost.tables.schema import schema_of
 
 # fields of a record that nobody could find again from the models and X_val
 _MADE_FROM = ("n_fit", "overlap", "minimize", "work_before", "work_after", "leaves_lossless", "attack_starts", "seed")
-ON_TRUST = (*_MADE_FROM, "stopped", "files", "versions", "date", "seconds")
+ON_TRUST = (*_MADE_FROM, "proved_trees", "stopped", "files", "versions", "date", "seconds")
 
 _RETURNED = {"n_changed": "n_changed", "trees": "trees_after", "leaves": "leaves_after"}  # of the returned size
 _FIXED = "fidelity, max_loss, loss, confidence, tolerance"
@@ -135,7 +135,8 @@ def verify_compression(
     changed = goal.differ(*answers)
     expected = measure(before, after, X_val, changed, means, record.confidence, record.proved_trees)
     del expected["proved_trees"]  # a hint
-    if not record.probability_shift:
+    is_unstated = expected["probability_shift"] and not record.probability_shift
+    if is_unstated:
         del expected["probability_shift"]
     counted = {name: expected[field] for name, field in _RETURNED.items()}
     if loss is None:
@@ -159,7 +160,7 @@ def verify_compression(
         confidence=record.confidence,
         status=record.status,
         losses=tuple(means),
-        remarks=(*found, *saved_remarks(before), _trusted(record, loss)),
+        remarks=(*found, *saved_remarks(before), _trusted(record, loss, bool(is_unstated))),
         seconds=time.monotonic() - started,
     )
 
@@ -183,20 +184,23 @@ def _read_labels(record: CompressionRecord, before: Model, y_val: Any, n_rows: i
     return loss
 
 
-def _trusted(record: CompressionRecord, loss: Loss | None) -> str:
+def _trusted(record: CompressionRecord, loss: Loss | None, is_unstated: bool) -> str:
     listed = []
     if record.status in (VALIDATED, NON_INFERIOR):
         listed += [
             "that X_val had not been seen before and shares no more rows with X_fit than the record says",
-            f"that {_FIXED}, the sizes and their order were fixed before X_val was seen",
+            f"that {_FIXED} are what was asked for, fixed before X_val was seen as the sizes and their order were",
             "that future inputs come from the same source",
         ]
     if record.path:
         listed.append("sizes, estimates and changed rows of the sizes that were tested and not returned (path)")
     if record.labels_digest is not None and loss is None:
         listed.append("loss_before and loss_after, as no labels were given")
-    if record.segments:
-        listed.append("names and numbers of rows of the segments")
+    listed.append("which segments were counted, their rows and changed rows")
+    if is_unstated:
+        listed.append("that there was no time to measure probability_shift")
+    if record.attack_row:
+        listed.append("which of the inputs that every split treats as attack_row the local search found")
     if record.attack_starts and record.attack_distance is None:
         listed.append("that the local search found no input that changes class")
     listed.append(f"how the result was made: {', '.join(ON_TRUST)}")
@@ -214,6 +218,8 @@ def _in_words(record: CompressionRecord) -> Iterator[str]:
     """Objections to what is claimed, given the numbers of the record itself."""
     if record.status == VALIDATED and record.fidelity is not None and record.bound < record.fidelity:
         yield "it claims what the bound does not reach"
+    if record.keeps_class and record.tolerance is not None and record.tolerance >= 1:
+        yield f"a probability cannot move by more than its tolerance of {record.tolerance}"
     if record.status == NOT_VALIDATED and record.original_digest != record.compressed_digest:
         yield "nothing was validated, but the models differ"
     if record.claim != record.expected_claim():

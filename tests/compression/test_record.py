@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,6 +102,20 @@ def test_what_is_taken_on_trust_is_listed(compressed):
     assert verdict.summary().startswith("AGREES: every number that is not listed as taken on trust was found again")
     assert all(name in verdict.summary() for name in ON_TRUST)
     assert "(path)" in verdict.summary()
+    assert "no time to measure probability_shift" not in verdict.summary()
+    silent = replace(result.record, probability_shift={})
+    verdict = pine_boost.verify_compression(model, result.model, silent, X_val)
+    assert verdict.agrees
+    assert "no time to measure probability_shift" in verdict.summary()
+
+
+def test_a_tolerance_that_no_classifier_can_be_asked_for_disagrees(compressed):
+    model, X_val, result = compressed
+    forged = replace(result.record, tolerance=1e308)
+    forged = replace(forged, claim=forged.expected_claim())
+    verdict = pine_boost.verify_compression(model, result.model, forged, X_val)
+    assert not verdict.agrees
+    assert "more than its tolerance" in verdict.summary()
 
 
 def _compressed(model, labels=None):
