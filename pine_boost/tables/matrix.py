@@ -2,8 +2,8 @@
 
 numpy, pandas, polars, pyarrow and scipy.sparse tables give exactly the numbers that the native library reads, with
 categories as codes and NaN for missing. A table that the native predict rejects, or might read differently, raises.
-Unknown categories become missing or raise, as natively. Boolean categories raise if the model was trained on numbers,
-and the reverse, unless the library matches them.
+Unknown categories become missing, as natively; for XGBoost they raise, as they do natively from 3.3 on. Boolean
+categories raise if the model was trained on numbers, and the reverse, unless the library matches them.
 """
 
 from __future__ import annotations
@@ -420,7 +420,7 @@ def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema,
                 "to the values of training or to missing"
             )
             if isinstance(value, str):
-                native = "refuses it as well"
+                native = "refuses it from 3.3 on, and answers without a word before"
             raise InvalidInputError(
                 f"The {label} holds {value!r}, a category the model was not trained on; it knows "
                 f"{listing(known)}. {traits.title} {native}."
