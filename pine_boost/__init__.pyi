@@ -35,10 +35,10 @@ from pine_boost.region.region import Region as Region
 from pine_boost.result import Evaluation as Evaluation
 from pine_boost.result import PruneResult as PruneResult
 from pine_boost.scoring.fast_scorer import FastScorer as FastScorer
+from pine_boost.scoring.guarded import GuardedModel as GuardedModel
+from pine_boost.scoring.scorer_folder import load_scorer as load_scorer
 from pine_boost.selection import AlphaSelection as AlphaSelection
 from pine_boost.selection import select_alpha as select_alpha
-from pine_boost.serving.folder import load_scorer as load_scorer
-from pine_boost.serving.guarded import GuardedModel as GuardedModel
 from pine_boost.simplification import SimplifyResult as SimplifyResult
 from pine_boost.simplification import simplify as simplify
 from pine_boost.surveying import Survey as Survey

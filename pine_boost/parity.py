@@ -37,8 +37,7 @@ from pine_boost.pipelines.given import read_given, read_raw_rows
 from pine_boost.region.conformal import Coverage
 from pine_boost.report.pages import render
 from pine_boost.scoring.native_sum import native_sum, probability_rule
-from pine_boost.scoring.scorer_folder import MANIFEST
-from pine_boost.serving.folder import load_scorer
+from pine_boost.scoring.scorer_folder import MANIFEST, load_scorer
 from pine_boost.tables.native import row_count
 from pine_boost.tables.table_files import TableFile, read_any, read_table
 

@@ -29,8 +29,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Read, guard, write and print the promise."""
     from pine_boost.folders import owned_in, require_free
+    from pine_boost.scoring.guarded import GuardedModel
     from pine_boost.scoring.scorer_folder import MANIFEST
-    from pine_boost.serving.guarded import GuardedModel
 
     given, result = read_result(arguments, Path(arguments.result))
     rows = None if arguments.val is None else flags.read_data(arguments.val, given).X

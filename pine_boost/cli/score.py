@@ -27,8 +27,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Score, write and print the counts."""
     from pine_boost.files import require_free_file, save_file
     from pine_boost.pipelines.given import read_raw_rows
-    from pine_boost.scoring.scorer_folder import read_manifest
-    from pine_boost.serving.folder import load_scorer
+    from pine_boost.scoring.scorer_folder import load_scorer, read_manifest
 
     if arguments.output is not None:
         require_free_file(arguments.output, inputs=[arguments.data], beginning=b"class", overwrite=arguments.force)

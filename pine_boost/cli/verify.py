@@ -29,7 +29,7 @@ from pine_boost.options import flag_of
 
 if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
-    from pine_boost.serving.guards import GuardedParts
+    from pine_boost.scoring.guards import GuardedParts
 
 _CODES = {True: 0, False: 1, None: 2}
 _DEFAULTS = {"n_jobs": 1, "record": False}  # of the others None
@@ -57,8 +57,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Prove again and print the verdict."""
     from pine_boost.certificate.saved import COMPRESSION, result_folders
     from pine_boost.options import require_seconds
+    from pine_boost.scoring.guards import read_guarded
     from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
-    from pine_boost.serving.guards import read_guarded
 
     require_seconds(arguments.time_limit, "time_limit")
     given = Path(arguments.pruned)
@@ -110,7 +110,7 @@ def _require_flags(arguments: argparse.Namespace, kind: str) -> None:
 def _measure_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
     """Measure the margin of a guarded model again on its validation rows."""
     from pine_boost.model.digest import forest_digest
-    from pine_boost.serving.guards import measure_margin
+    from pine_boost.scoring.guards import measure_margin
 
     stated = parts.margin
     assert stated is not None

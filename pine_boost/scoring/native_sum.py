@@ -12,8 +12,8 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.kernels.flat_forest import Link, NativeSum
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.links import Output, output_of
-from pine_boost.model.rules import SplitKind, Tie
-from pine_boost.model.trimming import find_subtrees
+from pine_boost.model.rules import Tie
+from pine_boost.model.trimming import forest_subtrees
 from pine_boost.scoring.fast_scorer import ProbabilityRule
 
 _FLOAT32_LINKS = {Output.SIGMOID: Link.SIGMOID_FLOAT32, Output.EXPONENTIAL: Link.EXP_FLOAT32}
@@ -27,8 +27,7 @@ _CATBOOST_RAW_LOSSES = ("RMSE", "MAE", "MAPE", "Quantile", "Huber", "Expectile",
 
 def leaf_nodes(forest: Forest) -> IntArray:
     """The node of each leaf, in the order in which the kernel numbers leaves."""
-    is_leaf = forest.kind == SplitKind.LEAF
-    return find_subtrees(forest.tree_offset[:-1], is_leaf, forest.left, forest.right).leaf_node
+    return forest_subtrees(forest).leaf_node
 
 
 def native_sum(model: Model) -> NativeSum:

@@ -5,6 +5,7 @@ What is built here is only proposed; `proof.exits` checks it against the forest 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.reach import find_live
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.synthetic_rows import synthetic_rows
+from pine_boost.model.trimming import forest_subtrees, trim, trimmed_forest
 from pine_boost.proof.exits import faults_of, truncation_faults, truncation_rounding
 from pine_boost.scoring.fast_scorer import ScorerParts
 from pine_boost.scoring.native_sum import leaf_nodes, native_sum, probability_rule
@@ -34,43 +36,38 @@ _LARGEST_TABLE = 2_000_000  # entries of the table of gaps
 
 
 def build_exits(
-    forest: Forest,
-    flat: FlatForest,
-    sample: FloatArray | None = None,
-    order: IntArray | None = None,
-    *,
-    is_fitted: bool = False,
-    budget: Budget | None = None,
+    forest: Forest, flat: FlatForest, sample: FloatArray, *, is_fitted: bool = False, budget: Budget | None = None
 ) -> ExitPlan:
     """Exits with the original's leaf values that no completion by the remaining trees contradicts.
 
     ``sample`` are rows (see `tables.to_matrix`), synthetic ones or the user's, for which the stages
     are chosen, and with ``is_fitted`` the order: without, the trees that can add most come first.
-    ``order`` fixes the order of the trees. When the time of ``budget`` is over, the rest of the order is not fitted.
+    When the time of ``budget`` is over, the rest of the order is not fitted.
     """
-    nodes = leaf_nodes(forest)
     lowest, highest = rises(forest)
-    exited = np.linspace(0, 1, forest.n_trees + 1)
-    by_width = widest_first(lowest, highest)
-    if sample is not None and forest.decides:
-        gains, needs = _gains(forest, forest.value[nodes][leaves(flat, sample)], lowest, highest)
-        if is_fitted and order is None:
-            order = earliest_exits(gains, needs, by_width, budget or Budget())
-        order = by_width if order is None else order
-        exited = share_exited(gains, needs, order, len(gains) // len(sample))
-    order = by_width if order is None else order
-    stage = choose_stages(exited, forest.n_outputs) if forest.decides else np.array([forest.n_trees])
-    value = forest.value[nodes].astype(np.float64)
-    n_cuts = len(forest.decision.cuts)
+    order = widest_first(lowest, highest)
+    if not forest.decides:
+        return exits_at(forest, order, np.array([forest.n_trees]))
+    values = forest.leaf_vectors()[leaf_nodes(forest)][leaves(flat, sample)]
+    gains, needs = _gains(forest, values, lowest, highest)
+    if is_fitted:
+        order = earliest_exits(gains, needs, order, budget or Budget())
+    exited = share_exited(gains, needs, order, len(gains) // len(sample))
+    return exits_at(forest, order, choose_stages(exited, forest.n_outputs))
+
+
+def exits_at(forest: Forest, order: IntArray, stage: IntArray) -> ExitPlan:
+    """The exits after each of these numbers of trees in an order."""
+    lowest, highest = rises(forest)
+    cuts = np.array(forest.decision.cuts)
     low = high = np.zeros((len(stage), 0))
     gap = np.zeros((0, forest.n_outputs, forest.n_outputs))
-    largest = np.abs(np.stack([lowest, highest])).max(axis=0)
-    scale = float(np.abs(forest.intercept).max() + largest.sum() + max(np.abs(forest.decision.cuts), default=0.0))
+    largest = np.maximum(np.abs(lowest), np.abs(highest)).sum()
+    scale = float(np.abs(forest.intercept).max() + largest + np.abs(cuts).max(initial=0.0))
     band = certain_distance(forest) + _SAFETY * scale
-    if n_cuts:
-        cuts = np.array(forest.decision.cuts)
-        low = cuts - _rest(highest[order, 0, 0], stage)[:, None] - band
-        high = cuts - _rest(lowest[order, 0, 0], stage)[:, None] + band
+    if len(cuts):
+        low = cuts - _rest(highest[order], stage)[:, None] - band
+        high = cuts - _rest(lowest[order], stage)[:, None] + band
     elif forest.n_outputs > 1:
         # what the rest can add to a rival's lead over the leader: gap[stage, leader, rival]
         gap = _rest(highest[order], stage) + band
@@ -78,7 +75,7 @@ def build_exits(
         order=order.astype(np.int32),
         stage=stage.astype(np.int32),
         stage_set=np.zeros(len(stage), dtype=np.int32),
-        value=value[:, None, :],
+        value=forest.value[leaf_nodes(forest)].astype(np.float64)[:, None, :],
         intercept=forest.intercept[None, :].astype(np.float64),
         low=low,
         high=high,
@@ -89,36 +86,24 @@ def build_exits(
 def rises(forest: Forest) -> tuple[FloatArray, FloatArray]:
     """Least and largest addition of each tree, over the leaves that some input reaches.
 
-    One output: (n_trees, 1, 1), to the margin. Several: (n_trees, leader, rival), to the sum of
+    One output: (n_trees,), to the margin. Several: (n_trees, leader, rival), to the sum of
     the rival minus that of the leader.
     """
-    alive = find_live(forest) & (forest.kind == SplitKind.LEAF)
-    nodes = np.flatnonzero(alive)
+    nodes = np.flatnonzero(find_live(forest) & (forest.kind == SplitKind.LEAF))
     first = np.searchsorted(nodes, forest.tree_offset[:-1])  # every tree has a live leaf
-    value = forest.value[nodes]
-    n = forest.n_outputs
-    if n == 1:
-        lowest, highest = (f.reduceat(value, first, axis=0)[:, :, None] for f in (np.minimum, np.maximum))
-        return lowest, highest
-    if forest.value.shape[1] == 1:
-        low, high = (f.reduceat(value[:, 0], first) for f in (np.minimum, np.maximum))
-        lowest, highest = np.zeros((2, forest.n_trees, n, n))
-        trees = np.arange(forest.n_trees)
-        lowest[trees, :, forest.tree_output], highest[trees, :, forest.tree_output] = low[:, None], high[:, None]
-        lowest[trees, forest.tree_output, :], highest[trees, forest.tree_output, :] = -high[:, None], -low[:, None]
-    else:
-        lowest, highest = np.empty((2, forest.n_trees, n, n))
-        for leader in range(n):
-            lead = value - value[:, leader : leader + 1]
-            lowest[:, leader], highest[:, leader] = (f.reduceat(lead, first, axis=0) for f in (np.minimum, np.maximum))
-    diagonal = np.arange(n)
-    lowest[:, diagonal, diagonal] = highest[:, diagonal, diagonal] = 0.0
+    value = forest.leaf_vectors()[nodes]
+    if forest.n_outputs == 1:
+        return np.minimum.reduceat(value[:, 0], first), np.maximum.reduceat(value[:, 0], first)
+    leads = [value - value[:, leader : leader + 1] for leader in range(forest.n_outputs)]
+    lowest, highest = (
+        np.stack([f.reduceat(lead, first, axis=0) for lead in leads], axis=1) for f in (np.minimum, np.maximum)
+    )
     return lowest, highest
 
 
 def widest_first(lowest: FloatArray, highest: FloatArray) -> IntArray:
     """Trees by the width of what they can add, the widest first."""
-    width = (highest - lowest).sum(axis=(1, 2))
+    width = (highest - lowest).reshape(len(lowest), -1).sum(axis=1)
     return np.argsort(-width, kind="stable")
 
 
@@ -154,23 +139,17 @@ def _gains(
     gains, needs = [], []
     if forest.n_outputs == 1:
         values = values[:, :, 0]
-        low, high = lowest[:, 0, 0], highest[:, 0, 0]
         margin = forest.intercept[0] + values.sum(axis=1)
         for cut in forest.decision.cuts:
             above = (margin > cut)[:, None]
-            gains.append(np.where(above, values - low, high - values))
+            gains.append(np.where(above, values - lowest, highest - values))
             needed = cut - forest.intercept[0]
-            needs.append(np.where(above[:, 0], needed - low.sum(), high.sum() - needed))
+            needs.append(np.where(above[:, 0], needed - lowest.sum(), highest.sum() - needed))
         return np.concatenate(gains), np.concatenate(needs)
-    n = forest.n_outputs
-    if values.shape[2] == 1:
-        spread = np.zeros((*values.shape[:2], n))
-        spread[:, np.arange(forest.n_trees), forest.tree_output] = values[:, :, 0]
-        values = spread
     margins = forest.intercept + values.sum(axis=1)
     ranking = np.argsort(-margins, axis=1, kind="stable")
     rows, leader = np.arange(len(values)), ranking[:, 0]
-    for place in range(1, min(n, _RIVALS + 1)):
+    for place in range(1, min(forest.n_outputs, _RIVALS + 1)):
         rival = ranking[:, place]
         lead = values[rows, :, leader] - values[rows, :, rival]
         most = highest[:, leader, rival].T  # of the rival's sum minus the leader's
@@ -234,10 +213,14 @@ def proved_plan(
     """
     few = max(100, min(SAMPLE_ROWS, _SAMPLE_CELLS // (forest.n_trees * forest.n_outputs)))
     plan = build_exits(forest, flat, sample[:few], is_fitted=is_fitted, budget=budget)
-    faults = faults_of(forest, plan)
-    if faults:  # the builder is not believed
-        raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")
+    _require_proof(faults_of(forest, plan))
     return plan
+
+
+def _require_proof(faults: Sequence[str]) -> None:
+    """Raise if the check found a fault: the builder is not believed."""
+    if faults:
+        raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")
 
 
 def proved_parts(model: Model) -> ScorerParts:
@@ -274,8 +257,8 @@ def truncate(forest: Forest, native: NativeSum, tolerance: float) -> tuple[IntAr
             "regressors and rankers without a threshold.",
             option="tolerance",
         )
-    lowest, highest = (bound[:, 0, 0] for bound in rises(forest))
-    order = widest_first(lowest[:, None, None], highest[:, None, None])[::-1]
+    lowest, highest = rises(forest)
+    order = widest_first(lowest, highest)[::-1]
     apart = np.abs(native.value.astype(np.float64) - forest.value[leaf_nodes(forest)]).sum()
     # twice a bound on the rounding, whichever trees are kept: room for that of the intercept and of the sums here
     largest = float(np.abs(forest.intercept[0]) + np.maximum(np.abs(lowest), np.abs(highest)).sum())
@@ -288,35 +271,16 @@ def truncate(forest: Forest, native: NativeSum, tolerance: float) -> tuple[IntAr
     rest = np.setdiff1d(order, kept)
     middle = forest.intercept + (lowest[rest] + highest[rest]).sum() / 2
     shorter = restrict(forest, native, kept, middle.astype(native.intercept.dtype))
-    faults = truncation_faults(forest, kept, shorter, tolerance)
-    if faults:  # the builder is not believed
-        raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")
+    _require_proof(truncation_faults(forest, kept, shorter, tolerance))
     return kept, shorter
 
 
 def restrict(forest: Forest, native: NativeSum, kept: IntArray, intercept: FloatArray) -> NativeSum:
     """The library's sum over some of the trees, from another intercept."""
-    is_kept = np.isin(forest.node_tree[leaf_nodes(forest)], kept)
+    is_kept = np.isin(forest_subtrees(forest).leaf_tree, kept)
     return replace(native, value=native.value[is_kept].copy(), intercept=intercept)
 
 
 def keep_trees(forest: Forest, kept: IntArray, intercept: FloatArray) -> Forest:
     """A forest of some of the trees, in the same order, with another intercept."""
-    is_kept = np.isin(forest.node_tree, kept)
-    place = np.cumsum(is_kept) - 1  # of the nodes that stay
-    sizes = np.diff(forest.category_offset)
-    kept_arrays: dict[str, Any] = {
-        name: np.where(nodes[is_kept] < 0, -1, place[nodes[is_kept]])
-        for name, nodes in (("left", forest.left), ("right", forest.right))
-    }
-    per_node = ("feature", "threshold", "default_left", "kind", "missing", "set_left", "value")
-    kept_arrays |= {name: getattr(forest, name)[is_kept] for name in per_node}
-    kept_arrays |= {name: getattr(forest, name)[kept] for name in ("tree_output", "tree_round", "tree_bias")}
-    return replace(
-        forest,
-        **kept_arrays,
-        tree_offset=np.concatenate([[0], np.cumsum(np.diff(forest.tree_offset)[kept])]),
-        category_offset=np.concatenate([[0], np.cumsum(sizes[is_kept])]),
-        category=forest.category[np.repeat(is_kept, sizes)],
-        intercept=intercept.astype(np.float64),
-    )
+    return replace(trimmed_forest(forest, trim(forest, kept)), intercept=intercept.astype(np.float64))

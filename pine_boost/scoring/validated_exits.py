@@ -28,7 +28,7 @@ from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray, Model
 from pine_boost.native.predict import CHUNK_CELLS, load_native
 from pine_boost.options import AccelerateOptions
-from pine_boost.scoring.proved_exits import build_exits
+from pine_boost.scoring.proved_exits import choose_stages, exits_at
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 
@@ -273,7 +273,8 @@ def validate_exits(
         return nothing
     target = (n_rows, options.fidelity, options.confidence)
     levels = choose(estimate_levels(task, stages), expected_share(*target))
-    plan_at = exit_plans(task, stages, build_exits(parsed.forest, flat, order=stages.order))
+    proved = choose_stages(np.linspace(0, 1, flat.n_trees + 1), parsed.forest.n_outputs)
+    plan_at = exit_plans(task, stages, exits_at(parsed.forest, stages.order, proved))
     try:
         expected = task.goal.native_answers(parsed, tables.X_val, budget.check).classes
     except OutOfTime:

@@ -38,10 +38,9 @@ from pine_boost.model.states import build_space
 from pine_boost.monitoring import RegionMonitor
 from pine_boost.parsers import read_model
 from pine_boost.region.domain import compile_domain, read_domain
-from pine_boost.scoring.scorer_folder import read_manifest
+from pine_boost.scoring.scorer_folder import load_scorer, read_manifest
 from pine_boost.scoring.scorer_verification import HOW_IT_WAS_MADE as HOW_A_SCORER_WAS_MADE
 from pine_boost.scoring.scorer_verification import verify_scorer
-from pine_boost.serving.folder import load_scorer
 from pine_boost.tables.schema import schema_of
 from tests.support.verifying import reworded
 

@@ -20,7 +20,7 @@ from pine_boost.fleet import _STARTS, RECORD, _remove_leftovers, run_fleet
 from pine_boost.folders import UNFINISHED, owned_in, require_writable
 from pine_boost.json_fields import canonical, write_document
 from pine_boost.monitoring.region_monitor import watch
-from pine_boost.serving.folder import load_scorer
+from pine_boost.scoring.scorer_folder import load_scorer
 from tests.support.command_line import exit_code, words
 
 

@@ -18,7 +18,7 @@ from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.report.compression_report import render_compression
 from pine_boost.report.prune_report import render_report
-from pine_boost.serving.guards import measure_margin
+from pine_boost.scoring.guards import measure_margin
 
 PASSED = "pine_boost.native.child_process._PASSED"
 

@@ -22,8 +22,8 @@ from pine_boost.native.predict import load_native, predict_classes, predict_marg
 from pine_boost.options import worker_count
 from pine_boost.parsers.traits import traits_of
 from pine_boost.scoring.fast_scorer import FastScorer
+from pine_boost.scoring.guards import GuardedParts, MarginGuard, own_margins, parts_of, save_guarded
 from pine_boost.scoring.proved_exits import proved_parts
-from pine_boost.serving.guards import GuardedParts, MarginGuard, own_margins, parts_of, save_guarded
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import row_count, take_rows
 

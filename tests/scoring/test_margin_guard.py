@@ -6,7 +6,7 @@ import xgboost
 from scipy.stats import beta
 
 from pine_boost import GuardedModel, InvalidInputError, prune_booster
-from pine_boost.serving.guards import choose_margin, margin_levels
+from pine_boost.scoring.guards import choose_margin, margin_levels
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 

@@ -14,7 +14,7 @@ from sklearn import datasets, ensemble
 import pine_boost.parsers
 from pine_boost import GuardedModel, InvalidInputError, accelerate_booster, load_scorer, prune_booster
 from pine_boost.native.predict import predict_classes
-from pine_boost.serving.guarded import BACKENDS, Scorer
+from pine_boost.scoring.guarded import BACKENDS, Scorer
 from tests.adversary.attack import adversarial_rows
 
 NAMES = np.array(["benign", "malign"])
@@ -131,7 +131,7 @@ def test_probabilities_are_those_of_the_model_that_answers(results, name, n_clas
 
 def test_a_pruned_model_in_float32_has_exact_margins_in_the_kernel(results):
     from pine_boost.native.predict import predict_margins
-    from pine_boost.serving.guards import own_margins
+    from pine_boost.scoring.guards import own_margins
 
     for n_classes in (2, 3):
         _, result = results["xgboost", n_classes]
