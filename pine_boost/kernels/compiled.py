@@ -104,7 +104,7 @@ class CompiledTrees:
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(call, edges[:-1], edges[1:]))
 
-    def _table(self, X: npt.NDArray[Any], is_raw: bool) -> tuple[TableStruct, npt.NDArray[Any]]:
+    def _table(self, X: npt.NDArray[Any], is_raw: bool) -> tuple[Any, npt.NDArray[Any]]:
         if X.dtype not in (np.float32, np.float64) or X.strides[0] % X.itemsize or X.strides[1] % X.itemsize:
             X = np.ascontiguousarray(X, dtype=np.float64)
         strides = (X.strides[0] // X.itemsize, X.strides[1] // X.itemsize)

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import sys
 from functools import lru_cache
@@ -18,75 +19,27 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 _CHOICE = "PINE_BOOST_KERNEL"
 
 
-def _typed(kind: Any, names: str) -> list[tuple[str, Any]]:
-    return [(name, kind) for name in names.split()]
+_C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "double": ctypes.c_double, "void": None}
+_DECLARED = re.sub(r"/\*.*?\*/|\bconst ", "", SOURCE.read_text(encoding="utf-8"), flags=re.DOTALL)
+# result, name and arguments of each function
+_FUNCTIONS = re.findall(r"^(\w+) (pine_\w+)\(([^)]*)\)", _DECLARED, re.MULTILINE)
 
 
-_NUMBER, _REAL, _POINTER = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+def _type_of(declared: str) -> Any:
+    """The type of a declaration in trees.c: its first word, unless it declares a pointer."""
+    return ctypes.c_void_p if "*" in declared else _C_TYPES[declared.split()[0]]
 
 
-class ScorerStruct(ctypes.Structure):
-    """``scorer_t`` of trees.c; the order of the fields is that of the file."""
-
-    _fields_ = (
-        *_typed(_NUMBER, "n_features n_outputs n_trees n_sources n_columns"),
-        *_typed(_NUMBER, "is_float32 is_closed snaps refuses_missing refuses_infinite has_missing_value"),
-        *_typed(_NUMBER, "category_rule"),
-        *_typed(_REAL, "zero missing_value"),
-        *_typed(_POINTER, "source_feature source_edge source_column source_code"),
-        *_typed(_POINTER, "source_other source_missing source_known"),
-        *_typed(_POINTER, "edge code code_state column_base column_nan column_zero"),
-        *_typed(
-            _POINTER, "node root depth tree_set set_word word leaf_of_node leaf_offset tree_output quick quick_tree"
-        ),
-        *_typed(_NUMBER, "sums_float32 native_width link n_cuts wins_ties intercept_last"),
-        *_typed(_REAL, "divisor slope"),
-        *_typed(_POINTER, "native_value native_intercept cut"),
-        *_typed(_NUMBER, "n_stages n_sets width n_exits"),
-        *_typed(_POINTER, "order fresh_offset fresh_source stage stage_set value intercept low high gap"),
-        *_typed(_NUMBER, "row_depth"),
-        *_typed(_POINTER, "brief row_root row_leaf"),
-    )
+def _struct(name: str) -> Any:
+    """A struct of trees.c for ctypes, read from the source: the two cannot differ."""
+    body = _DECLARED.partition(f"}} {name};")[0].rpartition("typedef struct {")[2]
+    fields = []
+    for kind, names in re.findall(r"(\w+) ([*\w, \n]+);", body):
+        fields += [(own.strip(" *\n"), _type_of(f"{kind} {own}")) for own in names.split(",")]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-class RegionStruct(ctypes.Structure):
-    """``region_t`` of trees.c."""
-
-    _fields_ = (
-        *_typed(_NUMBER, "n_terms n_groups has_trees"),
-        *_typed(_POINTER, "first second width group_end offset cost limit leaf_cost"),
-    )
-
-
-class TableStruct(ctypes.Structure):
-    """``table_t`` of trees.c; strides count elements."""
-
-    _fields_ = (*_typed(_POINTER, "data"), *_typed(_NUMBER, "is_float32 row_stride column_stride is_raw n_rows"))
-
-
-class SignedStruct(ctypes.Structure):
-    """``signed_t`` of trees.c."""
-
-    _fields_ = tuple(_typed(_POINTER, "start column sign"))
-
-
-_SMALL = ctypes.c_int32
-_KINDS = {"p": _POINTER, "n": _NUMBER, "s": _SMALL}  # pointer, number, small number
-# Result and arguments of each function. pine_score_row has no types of arguments: without them a call takes 0.4 us
-# instead of 0.7; it is called with bytes (the cheapest pointer that ctypes can make), bytes again and a bool.
-_SIGNATURES: dict[str, tuple[Any, str]] = {
-    "score_row": (_SMALL, ""),
-    "score": (_SMALL, "ppnnpp"),
-    "leaves": (_SMALL, "ppnnp"),
-    "margins": (_SMALL, "ppnnsp"),
-    "region": (_SMALL, "pppnnpp"),
-    "walk_states": (_SMALL, "ppnnpnpnnp"),
-    "sum_leaves": (None, "pnnppnp"),
-    "products": (None, "ppnpp"),
-    "transposed": (None, "ppnpsp"),
-    "normal": (None, "ppnppp"),
-    "renumber": (_NUMBER, "ppnppp"),
-}
+ScorerStruct, RegionStruct, TableStruct, SignedStruct = map(_struct, ("scorer_t", "region_t", "table_t", "signed_t"))
 
 
 def file_name() -> str:
@@ -162,11 +115,13 @@ def load() -> Any | None:
 def _open(path: Path) -> Any | None:
     try:
         library = ctypes.CDLL(str(path))
-        for name, (result, kinds) in _SIGNATURES.items():
-            function = getattr(library, f"pine_{name}")
-            function.restype = result
-            if kinds:
-                function.argtypes = [_KINDS[kind] for kind in kinds]
+        for result, name, arguments in _FUNCTIONS:
+            function = getattr(library, name)
+            function.restype = _type_of(result)
+            # Without types a call takes 0.4 us instead of 0.7: single rows are passed as bytes, the cheapest pointer
+            # that ctypes can make, and so is their scorer.
+            if name != "pine_score_row":
+                function.argtypes = [_type_of(argument) for argument in arguments.split(",")]
     except (OSError, AttributeError):
         return None
     return library
