@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum, TableSums
+from pine_boost.kernels.flat_forest import (
+    TOP_BIN,
+    ExitPlan,
+    FlatForest,
+    FloatArray,
+    Int32Array,
+    Link,
+    NativeSum,
+    TableSums,
+)
 from pine_boost.kernels.library import RegionStruct, ScorerStruct, TableStruct
 
 _NO_MEMORY = -3
@@ -141,7 +150,7 @@ def scorer_fields(flat: FlatForest, native: NativeSum | None, plan: ExitPlan | N
         offset, fresh = fresh_sources(flat, plan.order)
         found |= named(plan) | row_walks(flat, plan.order, quick, quick_tree)
         found |= {"width": plan.value.shape[2], "n_exits": plan.low.shape[1]}
-        found |= {"fresh_offset": offset, "fresh_source": fresh}
+        found |= {"fresh_offset": offset, "fresh_source": fresh, "row_source": row_sources(flat)[fresh]}
     return {
         name: value if isinstance(value, np.ndarray) else float(value) if isinstance(value, float) else int(value)
         for name, value in found.items()
@@ -179,6 +188,15 @@ def row_walks(flat: FlatForest, order: Int32Array, quick: npt.NDArray[Any], quic
     found["row_root"] = np.append(np.where(is_quick, root, last), np.full(_LANES - 1, last)).astype(np.int32)
     found["row_leaf"] = np.where(is_quick, flat.leaf_offset[:-1][order], -1).astype(np.int32)
     return found
+
+
+def row_sources(flat: FlatForest) -> Int32Array:
+    """Feature, first edge, number of edges and column of each source; -1 where not only NaN is special."""
+    column, n_edges = flat.source_column[:-1], np.diff(flat.source_edge)
+    is_plain = (np.diff(flat.source_column) == 1) & (flat.source_known < 0) & (n_edges > 0) & (n_edges <= TOP_BIN)
+    is_plain &= (flat.column_zero[column] < 0) & (flat.column_base[column] == 0)
+    found = np.stack([flat.source_feature, flat.source_edge[:-1], n_edges, np.where(is_plain, column, -1)], axis=1)
+    return found.astype(np.int32)
 
 
 def fresh_sources(flat: FlatForest, order: Int32Array) -> tuple[Int32Array, Int32Array]:

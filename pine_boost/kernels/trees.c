@@ -85,6 +85,9 @@ typedef struct {
     int64_t row_depth;
     const brief_t *brief;
     const int32_t *row_root, *row_leaf;
+    /* in the order of fresh_source: feature, first edge, number of edges, and column, -1 where a number is not all that
+     * the source tells apart */
+    const int32_t *row_source;
 } scorer_t;
 
 typedef struct {
@@ -213,6 +216,26 @@ static inline void bin_row(const scorer_t *s, int64_t source, const table_t *tab
     int64_t n_edges = s->source_edge[source + 1] - s->source_edge[source];
     int64_t passed = s->is_closed ? count_passed(edge, n_edges, x, 1) : count_passed(edge, n_edges, x, 0);
     for (int64_t column = begin; column < end; column++) bins[column] = column_bin(s, column, passed, x);
+}
+
+/* Fill the columns that some trees of the order are the first to need, for a single row. */
+static void bin_fresh(const scorer_t *s, const table_t *table, int64_t first, int64_t last, uint16_t *bins)
+{
+    int64_t is_float32 = table->is_float32, rounds = s->is_float32 && !is_float32;
+    int64_t is_hidden = table->is_raw && s->has_missing_value; /* a number may stand for NaN */
+    for (int64_t i = first; i < last; i++) {
+        const int32_t *source = s->row_source + 4 * i;
+        double x = is_float32 ? ((const float *)table->data)[source[0]] : ((const double *)table->data)[source[0]];
+        if (source[3] < 0 || x != x || is_hidden) {
+            bin_row(s, s->fresh_source[i], table, 0, bins);
+            continue;
+        }
+        if (rounds) x = (double)(float)x;
+        if (s->snaps && fabs(x) <= s->zero) x = 0.0;
+        const double *edge = s->edge + source[1];
+        int64_t n = source[2];
+        bins[source[3]] = (uint16_t)(s->is_closed ? count_passed(edge, n, x, 1) : count_passed(edge, n, x, 0));
+    }
 }
 
 /* Fill the columns of one source for some rows of a block: bins[slot * n_columns + column]. */
@@ -534,8 +557,7 @@ static int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins
         int64_t j = 0;
         count = group_size(s->stage[stage] - place, place);
         if (count > s->n_trees - place) count = s->n_trees - place;
-        for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + count]; i++)
-            bin_row(s, s->fresh_source[i], table, 0, bins);
+        bin_fresh(s, table, s->fresh_offset[place], s->fresh_offset[place + count], bins);
         walk_trees(s, place, count, bins, leaves);
         while (j < count) {
             int64_t end = s->stage[stage] - place < count ? s->stage[stage] - place : count;
