@@ -25,7 +25,7 @@ from pine_boost.certificate.claims import (
 )
 from pine_boost.committee import accelerate_committee, committee_of
 from pine_boost.compress import compress_booster
-from pine_boost.compression.fixed_sequence import require_rows
+from pine_boost.compression.fixed_sequence import lower_bound, require_rows
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import set_up
 from pine_boost.compression.reading import find_segments, read_tables
@@ -441,17 +441,16 @@ def _validate(
         if test.is_interrupted and not budget.is_interrupted:
             budget = budget.after_ctrl_c()
     status = NOT_VALIDATED if found.plan is None else MEASURED if tables.is_overlapping else VALIDATED
-    segments = find_segments(
-        options.segments, tables.X_val, schema_of(parsed.forest), found.changed, options.confidence
-    )
+    confidence, n_changed = float(options.confidence), int(found.changed.sum())
+    segments = find_segments(options.segments, tables.X_val, schema_of(parsed.forest), found.changed, confidence)
     statement = {
         "fidelity": float(options.fidelity),
-        "confidence": float(options.confidence),
+        "confidence": confidence,
         "tolerance": None,
         "n_fit": tables.fit.n_rows,
         "n_val": tables.val.n_rows,
-        "n_changed": int(found.changed.sum()),
-        "bound": found.bound,
+        "n_changed": n_changed,
+        "bound": lower_bound(n_changed, tables.val.n_rows, confidence),
         "overlap": tables.overlap,
         "validation_digest": rows_digest(tables.val, parsed.forest.n_features),
         "segments": [asdict(segment) for segment in segments],

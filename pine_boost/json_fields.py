@@ -297,6 +297,12 @@ def table_of(kind: type) -> Mapping[str, Reader]:
     return {name: _reader_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
+def scalars_of(kind: type) -> dict[str, Reader]:
+    """The readers of what `write_scalars` writes of a dataclass: its fields that are no arrays."""
+    hints = get_type_hints(kind, include_extras=True).items()
+    return {name: _reader_of(hint) for name, hint in hints if get_origin(hint) is not np.ndarray}
+
+
 def record_of(kind: type) -> Reader:
     """An object with exactly the fields of a dataclass, as one."""
     return record(table_of(kind), kind)

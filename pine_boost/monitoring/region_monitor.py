@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +209,10 @@ class RegionMonitor:
         self.n_rows += len(inside)
         self.n_inside += n_inside
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        counted = Batch(len(inside), n_inside, now, name, digest)
-        evidence = self._evidence([*self.batches, counted])
-        self.batches.append(replace(counted, evidence=evidence))
+        n_rows = [*(batch.n_rows for batch in self.batches), len(inside)]
+        n_outside = [*(batch.n_rows - batch.n_inside for batch in self.batches), len(inside) - n_inside]
+        evidence = drift_evidence(n_rows, n_outside, self.limit, self.n_dropped)
+        self.batches.append(Batch(len(inside), n_inside, now, name, digest, evidence))
         self.largest_evidence = max(self.largest_evidence, evidence)
         if len(self.batches) > MOST_BATCHES:
             self.n_dropped += len(self.batches) - MOST_BATCHES
@@ -266,14 +267,6 @@ class RegionMonitor:
             highest = max((batch.evidence for batch in monitor.batches), default=1.0)
             f.require(monitor.largest_evidence >= max(highest, 1.0), "'largest_evidence' is below that of a batch")
         return monitor
-
-    def _evidence(self, batches: Sequence[Batch]) -> float:
-        return drift_evidence(
-            [batch.n_rows for batch in batches],
-            [batch.n_rows - batch.n_inside for batch in batches],
-            self.limit,
-            self.n_dropped,
-        )
 
 
 _STATE: dict[str, f.Reader] = {

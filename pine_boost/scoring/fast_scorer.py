@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost import json_fields as f
 from pine_boost import kernels
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum
@@ -36,7 +37,7 @@ class ProbabilityRule:
         Whether the trees are those of the original: a smaller model within a tolerance has other probabilities.
     """
 
-    form: str
+    form: Annotated[str, f.text(("pair", "columns", "softmax", "votes", "none"))]
     link: Link = Link.IDENTITY
     is_original: bool = True
 

@@ -22,7 +22,7 @@ from pine_boost.native.predict import load_native, predict_classes, predict_marg
 from pine_boost.options import worker_count
 from pine_boost.parsers.traits import traits_of
 from pine_boost.scoring.fast_scorer import FastScorer
-from pine_boost.scoring.guards import GuardedParts, MarginGuard, own_margins, parts_of, save_guarded
+from pine_boost.scoring.guards import GuardedParts, own_margins, parts_of, save_guarded
 from pine_boost.scoring.proved_exits import proved_parts
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import row_count, take_rows
@@ -62,33 +62,30 @@ def make_scorer(model: Model, classes: tuple[Any, ...], backend: str = "kernel",
     """
     if backend not in BACKENDS:
         raise InvalidInputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.", option="backend")
-    if backend == "kernel":
-        return FastScorer(replace(proved_parts(model), classes=classes), n_jobs)
-    native = NativeScorer(model, classes)
-    native.n_jobs = n_jobs
-    return native
+    _require_jobs(backend, n_jobs)
+    if backend == "native":
+        return NativeScorer(model, classes)
+    return FastScorer(replace(proved_parts(model), classes=classes), n_jobs)
+
+
+def _require_jobs(backend: str, n_jobs: int) -> None:
+    worker_count(n_jobs)
+    if backend == "native" and n_jobs != 1:
+        raise InvalidInputError(
+            f"n_jobs={n_jobs!r} is for backend='kernel'; set the threads of the library on the model itself.",
+            option="n_jobs",
+        )
 
 
 class NativeScorer:
     """A model evaluated by its own library, in the threads that it is set to."""
 
+    n_jobs = 1  # the threads of the library are set on the model
+
     def __init__(self, model: Model, classes: tuple[Any, ...]) -> None:
         self._model = replace(model, native=load_native(model))
         self.classes_ = np.asarray(classes)
         self.n_features_in_ = model.forest.n_features
-
-    @property
-    def n_jobs(self) -> int:
-        """1: the threads of the library are set on the model."""
-        return 1
-
-    @n_jobs.setter
-    def n_jobs(self, n_jobs: int) -> None:
-        if n_jobs != 1:
-            raise InvalidInputError(
-                f"n_jobs={n_jobs!r} is for backend='kernel'; set the threads of the library on the model itself.",
-                option="n_jobs",
-            )
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Label (or score band) by the native ``predict``."""
@@ -168,8 +165,12 @@ class GuardedModel:
     n_features_in_ : int
     feature_names_in_ : array
         Only where the model has names.
+    status : str
+        CERTIFIED if the region is the guard, VALIDATED if the margin is.
     claim : str
+        The exact guarantee of this model, as one sentence.
     margin : MarginGuard or None
+        None if the region is the guard.
     counts : GuardCounts
 
     Raises
@@ -202,9 +203,10 @@ class GuardedModel:
         backend: str = "kernel",
         n_jobs: int = 1,
     ) -> None:
-        worker_count(n_jobs)
+        _require_jobs(backend, n_jobs)
         parts = result if isinstance(result, GuardedParts) else parts_of(result, X_val, fidelity, confidence)
         self.parts, self.backend = parts, backend
+        self.status, self.claim, self.margin = parts.status, parts.claim, parts.margin
         self._original = make_scorer(parts.original, parts.classes, backend, n_jobs)
         self._pruned = make_scorer(parts.pruned, parts.classes, backend, n_jobs)
         self._margins = None if parts.own_distance is None else own_margins(parts.pruned)
@@ -227,23 +229,8 @@ class GuardedModel:
 
     @n_jobs.setter
     def n_jobs(self, n_jobs: int) -> None:
-        worker_count(n_jobs)
+        _require_jobs(self.backend, n_jobs)
         self._original.n_jobs = self._pruned.n_jobs = n_jobs
-
-    @property
-    def status(self) -> str:
-        """CERTIFIED if the region is the guard, VALIDATED if the margin is."""
-        return self.parts.status
-
-    @property
-    def claim(self) -> str:
-        """The exact guarantee of this model, as one sentence."""
-        return self.parts.claim
-
-    @property
-    def margin(self) -> MarginGuard | None:
-        """The margin guard, None if the region is the guard."""
-        return self.parts.margin
 
     @property
     def counts(self) -> GuardCounts:

@@ -22,7 +22,7 @@ from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited
-from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Link, NativeSum, arrays_of
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum, arrays_of
 from pine_boost.kernels.wellformed_arrays import require_wellformed
 from pine_boost.scoring.fast_scorer import FastScorer, ProbabilityRule, ScorerParts
 from pine_boost.tables.schema import schema_from_json, schema_to_json
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 FORMAT = "pine_boost scorer"
 MANIFEST, ARRAYS, LAYERS = "scorer.json", "scorer.npz", "layers.pkl"
 REMEDY = "Save the scorer again (AccelerateResult.save, GuardedModel.save)"
-_FORMS = ("pair", "columns", "softmax", "votes", "none")
-_COUNT = f.integer(0, 2**31 - 1)
 _SHARED: dict[str, f.Reader] = {
     **dict.fromkeys(("pine_boost", "status", "claim"), f.text()),
     "files": f.mapping(f.digest),
@@ -46,26 +44,10 @@ _SHARED: dict[str, f.Reader] = {
 _GUARDED: dict[str, f.Reader] = {**_SHARED, "pruned_digest": f.digest, "guard": f.anything}
 _FIELDS: dict[str, f.Reader] = {
     **_SHARED,
-    "forest": f.record(
-        {
-            **dict.fromkeys(("n_features", "n_outputs", "n_columns"), _COUNT),
-            **dict.fromkeys(("is_float32", "is_closed", "refuses_missing", "refuses_infinite"), f.flag),
-            "zero": f.number(),
-            "missing_value": f.nan_as_null,
-            "code_rule": f.member_of(CodeRule),
-        }
-    ),
-    "native": f.record(
-        {
-            "link": f.member_of(Link),
-            **dict.fromkeys(("divisor", "slope"), f.number()),
-            **dict.fromkeys(("wins_ties", "intercept_last"), f.flag),
-        }
-    ),
+    "forest": f.record({**f.scalars_of(FlatForest), "missing_value": f.nan_as_null}),
+    "native": f.record(f.scalars_of(NativeSum)),
     "schema": schema_from_json,
-    "probability": f.record(
-        {"form": f.text(_FORMS), "link": f.member_of(Link), "is_original": f.flag}, ProbabilityRule
-    ),
+    "probability": f.record_of(ProbabilityRule),
     "facts": f.mapping(f.anything),
 }
 _ARRAYS_OF = ("forest", "native", "exits")
@@ -188,14 +170,13 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
         raise CertificateMismatch(f"{MANIFEST} names {odd!r}, which are no files of a scorer. {REMEDY}.")
     contents = read_named(place, ARRAYS, manifest)
     prepare, finish = read_layers(place, manifest, trust_pickle)
-    arrays = _load_arrays(contents, place / ARRAYS)
     try:
         with f.reading("scorer", REMEDY):
-            parts = _build(manifest, arrays, prepare, finish)
+            parts = _build(manifest, _load_arrays(contents), prepare, finish)
             require_wellformed(parts.flat, parts.native, parts.plan)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, PineBoostError):
-            raise
+    except PineBoostError:
+        raise
+    except (OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise MalformedModelError(f"Invalid scorer: {type(error).__name__} {error}. {REMEDY}.") from error
     return parts, manifest
 
@@ -231,10 +212,10 @@ def require_trust(trust_pickle: bool, name: str) -> None:
 def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepare: Any, finish: Any) -> ScorerParts:
     schema = manifest["schema"]
     flat = FlatForest(**manifest["forest"], **arrays["forest"])
-    _require(schema.n_features == flat.n_features, "two numbers of features")
+    f.require(schema.n_features == flat.n_features, "two numbers of features")
     cuts = arrays["native"]["cuts"]
     expected = len(cuts) + 1 if len(cuts) else (flat.n_outputs if flat.n_outputs > 1 else 0)
-    _require(len(manifest["classes"]) == expected, f"{len(manifest['classes'])} classes, expected {expected}")
+    f.require(len(manifest["classes"]) == expected, f"{len(manifest['classes'])} classes, expected {expected}")
     return ScorerParts(
         flat=flat,
         native=NativeSum(**arrays["native"], **manifest["native"]),
@@ -247,16 +228,13 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
     )
 
 
-def _load_arrays(contents: bytes, path: Path) -> dict[str, dict[str, Any]]:
+def _load_arrays(contents: bytes) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {prefix: {} for prefix in _ARRAYS_OF}
-    try:
-        with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
-            for name in archive.files:
-                prefix, _, field = name.partition(".")
-                _require(prefix in found, f"an unknown array {name[:60]!r}")
-                found[prefix][field] = archive[name]
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise MalformedModelError(f"{path} cannot be read as arrays: {error}. {REMEDY}.") from error
+    with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
+        for name in archive.files:
+            prefix, _, field = name.partition(".")
+            f.require(prefix in found, f"an unknown array {name[:60]!r}")
+            found[prefix][field] = archive[name]
     return found
 
 
@@ -271,11 +249,6 @@ def read_named(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
     if _sha256(contents) != manifest["files"][name]:
         raise CertificateMismatch(f"{path} is not the file that {MANIFEST} names: their digests differ. {REMEDY}.")
     return contents
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise MalformedModelError(f"Invalid scorer: {what}. {REMEDY}.")
 
 
 def _sha256(contents: bytes) -> str:

@@ -275,18 +275,13 @@ def _differences(
         yield "the model is another one than the manifest names"
     if forest.decision.thresholds != tuple(manifest["thresholds"]):
         yield "the thresholds are not those of the manifest"
-    for found, expected in ((parts.flat, flatten(visited)), (parts.native, native)):
-        for field in fields(expected):
-            if has_own_trees and field.name not in _OF_THE_TABLE:
-                continue
-            if not _is_same(getattr(found, field.name), getattr(expected, field.name)):
-                yield f"{field.name} is not the model's"
+    names = [*_differing(parts.flat, flatten(visited)), *_differing(parts.native, native)]
+    if has_own_trees:
+        names = [name for name in names if name in _OF_THE_TABLE]
+    for name in (*names, *_differing(parts.schema, schema_of(forest))):
+        yield f"{name} is not the model's"
     if parts.probability != replace(probability_rule(parsed), is_original=not has_own_trees):
         yield "the probabilities are not the model's"
-    schema = schema_of(forest)
-    for field in fields(schema):
-        if not _is_same(getattr(parts.schema, field.name), getattr(schema, field.name)):
-            yield f"{field.name} is not the model's"
     if not may_be_labels(parts.classes, parsed):
         yield "the classes are not the model's"
     for name in ("prepare", "finish"):
@@ -305,6 +300,12 @@ def may_be_labels(found: Sequence[Any], parsed: Model) -> bool:
         return all(a < b for a, b in pairwise(found))
     except TypeError:  # texts among numbers
         return False
+
+
+def _differing(found: Any, expected: Any) -> list[str]:
+    """Names of the fields in which two records of one kind differ."""
+    names = [field.name for field in fields(expected)]
+    return [name for name in names if not _is_same(getattr(found, name), getattr(expected, name))]
 
 
 def _is_same(found: Any, expected: Any) -> bool:

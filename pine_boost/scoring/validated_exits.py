@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from pine_boost import kernels
 from pine_boost.budget import Budget, OutOfTime, Step
 from pine_boost.compression.fit import build_equations
-from pine_boost.compression.fixed_sequence import allowed, expected_share, in_order, lower_bound
+from pine_boost.compression.fixed_sequence import allowed, expected_share, in_order
 from pine_boost.compression.path import Pace, Task, walk
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import TREES
@@ -221,14 +221,12 @@ class ValidatedExits:
 
     ``tested`` holds, for each level that was tested, what a `Level` has (``work`` is its cost), the validation rows
     whose class is not the one of the native ``predict``, and the exact lower bound on the share that is kept, for this
-    level alone. ``changed`` are the validation rows whose class changes with ``plan``, and ``bound`` is the exact lower
-    bound on the share that is kept.
+    level alone. ``changed`` are the validation rows whose class changes with ``plan``.
     """
 
     plan: ExitPlan | None
     tested: list[dict[str, Any]]
     changed: BoolArray
-    bound: float
 
 
 def test_seconds(
@@ -267,8 +265,8 @@ def validate_exits(
 
     The levels and their order are fixed before X_val is seen, and the test stops at the first that fails.
     """
-    n_rows, changed = tables.val.n_rows, np.zeros(tables.val.n_rows, dtype=bool)
-    nothing = ValidatedExits(None, [], changed, lower_bound(0, n_rows, options.confidence))
+    n_rows = tables.val.n_rows
+    nothing = ValidatedExits(None, [], np.zeros(n_rows, dtype=bool))
     if not stages.shapes:
         return nothing
     target = (n_rows, options.fidelity, options.confidence)
@@ -279,11 +277,10 @@ def validate_exits(
         expected = task.goal.native_answers(parsed, tables.X_val, budget.check).classes
     except OutOfTime:
         return nothing
-    tested: list[dict[str, Any]] = []
-    now, n_most = changed, max(1, CHUNK_CELLS // flat.n_trees)
+    changes: list[BoolArray] = []  # of every level
+    n_most = max(1, CHUNK_CELLS // flat.n_trees)
 
     def counts() -> Iterator[int]:
-        nonlocal now
         for level in levels:
             trees, classes = kernels.bind(flat, native, plan_at(level.level)), []
             for matrix in tables.val.chunks():
@@ -291,14 +288,14 @@ def validate_exits(
                     if budget.is_over:  # ending the sequence early accepts less
                         return
                     classes.append(trees.classes(matrix[start : start + n_most]))
-            now = np.concatenate(classes) != expected
-            yield int(now.sum())
+            changes.append(np.concatenate(classes) != expected)
+            yield int(changes[-1].sum())
 
-    plan, most = None, (allowed(*target),)
-    for level, found in zip(levels, in_order(counts(), n_rows, options.confidence, most), strict=False):
-        stated = {"level": level.level, "estimate": level.estimate, "work": level.cost}
-        tested.append(stated | {name: getattr(found, name) for name in ("n_changed", "bound", "accepted")})
-        if found.accepted:
-            plan, changed = plan_at(level.level), now
-    bound = lower_bound(int(changed.sum()), n_rows, options.confidence)
-    return ValidatedExits(plan, tested, changed, bound)
+    found = nothing
+    outcomes = in_order(counts(), n_rows, options.confidence, (allowed(*target),))
+    for level, outcome in zip(levels, outcomes, strict=False):
+        stated = {"level": level.level, "estimate": level.estimate, "work": level.cost, **asdict(outcome)}
+        found = replace(found, tested=[*found.tested, stated])
+        if outcome.accepted:
+            found = replace(found, plan=plan_at(level.level), changed=changes[-1])
+    return found
