@@ -334,36 +334,36 @@ def accelerate_booster(
         return _accelerate_compressed(model, X_fit, X_val, asked, spent, trust_pickle, parsed, outer)
     native, visited = native_sum(parsed), forest
     claim = scorer_claim(forest, is_unordered=is_unordered(parsed))
-    status, plan = "CERTIFIED", None
-    statement: dict[str, Any] = {}
-    truncation: dict[str, Any] = {}
+    status, plan, facts = "CERTIFIED", None, dict[str, Any]()
     if tolerance is not None:
         kept, native = truncate(forest, native, tolerance)
         if len(kept) < forest.n_trees:
             visited = keep_trees(forest, kept, native.intercept)
             claim = scorer_claim(forest, is_unordered=False, tolerance=tolerance)
-            truncation = {"tolerance": float(tolerance), "trees": kept.tolist()}
+            facts["truncation"] = {"tolerance": float(tolerance), "trees": kept.tolist()}
     flat = flatten(visited)
     if fidelity < 1:
         status, statement, plan, budget = _validate(
             parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent, budget
         )
         claim = tested_scorer_claim(Statement.of_scorer(status, statement, forest), claim, is_smaller=False)
+        facts["validation"] = statement
     n_sampled = int(np.clip(_WORK_CELLS // forest.n_trees, SAMPLE_ROWS, 20 * SAMPLE_ROWS))
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), n_sampled), schema_of(forest))
     sample = synthetic_rows(forest, SAMPLE_ROWS, random_state) if rows is None else rows
     if plan is None:
         with shown(verbose, time_limit, callback) as report_progress:
             say(report_progress, "proving the exits")
-            proved, budget = until_ctrl_c(
+            plan, budget = until_ctrl_c(
                 lambda left: proved_plan(visited, flat, sample, is_fitted=rows is not None, budget=left), budget
             )
-        plan = proved
+    if budget.is_interrupted:
+        facts["stopped"] = str(StopReason.INTERRUPTED)
     parts = parts_of_model(parsed, flat, native, plan, prepare=outer.prepare, finish=outer.finish)
     met = np.zeros(len(sample), dtype=np.int32)
     kernels.bind(flat, native, plan).classes(sample, met=met)
     few = slice(WORK_ROWS)
-    facts: dict[str, Any] = {
+    facts |= {
         "model_digest": forest_digest(forest),
         "status": status,
         "claim": claim,
@@ -377,9 +377,6 @@ def accelerate_booster(
         "kernel": kernels.name(),
         "versions": library_versions(forest.library),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        **({"validation": statement} if statement else {}),
-        **({"truncation": truncation} if truncation else {}),
-        **({"stopped": str(StopReason.INTERRUPTED)} if budget.is_interrupted else {}),
     }
     return AccelerateResult(
         scorer=FastScorer(parts),
