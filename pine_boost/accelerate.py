@@ -354,9 +354,10 @@ def accelerate_booster(
     if plan is None:
         with shown(verbose, time_limit, callback) as report_progress:
             say(report_progress, "proving the exits")
-            plan, budget = until_ctrl_c(
+            proved, budget = until_ctrl_c(
                 lambda left: proved_plan(visited, flat, sample, is_fitted=rows is not None, budget=left), budget
             )
+        plan = proved
     if budget.is_interrupted:
         facts["stopped"] = str(StopReason.INTERRUPTED)
     parts = parts_of_model(parsed, flat, native, plan, prepare=outer.prepare, finish=outer.finish)
