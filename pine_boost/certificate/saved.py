@@ -110,7 +110,9 @@ def read_table(path: Path) -> list[dict[str, Any]]:
         )
         f.require(isinstance(rows, list) and len(rows) > 0, "expected a list of rows")
         for row in rows:
-            f.require(isinstance(row, dict), "a row is not an object")
+            is_like_first = isinstance(row, dict) and row.keys() == rows[0].keys()
+            f.require(is_like_first, "a row is not an object with the columns of the first")
+            f.mapping(f.optional(f.scalar))(row, "a row")
             shown = {name: row.get(name) for name in _SWEPT}
             f.read(shown, _SWEPT, "a row")
     return rows

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pine_boost import Certificate, InvalidInputError, OutputError, prune_booster
-from pine_boost.certificate.saved import CERTIFICATE, read_saved
+from pine_boost.certificate.saved import CERTIFICATE, SWEEP_JSON, read_saved
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import clear_errors, write_file
@@ -185,6 +185,15 @@ def test_a_sweep_replaces_an_earlier_sweep_and_nothing_else(place, capsys):
     assert "already holds sweep.csv" in capsys.readouterr().err
     assert (place / "out" / "sweep.csv").read_text() == "mine"
     assert (place / "out" / "alpha-0.4").is_dir()
+
+
+@pytest.mark.parametrize("more", [{"more": 1}, {"bound": "\ud800"}, {"bound": [1]}])
+def test_a_table_of_a_sweep_that_was_changed_is_nobodys(more, tmp_path):
+    row = {"alpha": 0.1, "removed": 0.5, "trees": 3, "status": "CERTIFIED", "bound": 1}
+    (tmp_path / SWEEP_JSON).write_text(json.dumps([row, row]))
+    assert owned_in(tmp_path, SWEEP_JSON) == {SWEEP_JSON}
+    (tmp_path / SWEEP_JSON).write_text(json.dumps([row, row | more]))
+    assert owned_in(tmp_path, SWEEP_JSON) == set()
 
 
 def test_a_search_is_not_lost_to_a_report_that_cannot_be_made(results, table, tmp_path, monkeypatch):
