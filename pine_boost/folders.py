@@ -15,8 +15,9 @@ from pathlib import Path
 from pine_boost.certificate.saved import CERTIFICATE, REPORT, SWEEP_CSV, SWEEP_JSON, read_table, table_csv
 from pine_boost.errors import InvalidInputError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, clear_errors, is_same, path_of, read_limited, write_file
-from pine_boost.json_fields import FieldError, digest_of, parse
+from pine_boost.json_fields import FieldError, digest, digest_of, parse
 
+_OF_MODELS = ("original_digest", "pruned_digest", "compressed_digest")
 UNFINISHED = ".pine_boost"  # suffix of the name of a folder while it is written
 
 
@@ -125,15 +126,15 @@ def _named_by(folder: Path, manifest: str) -> set[str]:
     try:
         stated = parse(read_limited(folder / manifest, CERTIFICATE_LIMIT, "manifest"))
         intact = stated.get("digest") == digest_of(stated)
+        models = [digest(stated[name], name) for name in _OF_MODELS if name in stated]
     except (PineBoostError, FieldError, ValueError):
         return set()
     files = stated.get("files")
     if not (intact and isinstance(files, dict) and all(Path(name).name == name for name in files)):
         return set()
-    owned = {manifest, *(name for name, digest in files.items() if _sha256(folder / name) == digest)}
-    models = [stated[name] for name in ("original_digest", "pruned_digest", "compressed_digest") if name in stated]
+    owned = {manifest, *(name for name, written in files.items() if _sha256(folder / name) == written)}
     page = _contents(folder / REPORT)
-    if len(models) == 2 and page is not None and all(str(digest).encode() in page for digest in models):
+    if len(models) == 2 and page is not None and all(model.encode() in page for model in models):
         owned.add(REPORT)
     return owned
 
@@ -146,7 +147,7 @@ def _sha256(path: Path) -> str | None:
 def _contents(path: Path) -> bytes | None:
     try:
         return None if path.is_symlink() else read_limited(path, MODEL_LIMIT, "file")
-    except PineBoostError:
+    except (PineBoostError, OSError):  # no folder holds a file with so long a name
         return None
 
 

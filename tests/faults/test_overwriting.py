@@ -112,6 +112,19 @@ def test_a_result_that_was_changed_since_is_no_longer_ours(results, tmp_path):
     assert owned_in(folder, CERTIFICATE) == frozenset()
 
 
+def test_a_manifest_of_a_stranger_owns_no_page_and_no_file_that_cannot_exist(tmp_path):
+    (tmp_path / "report.html").write_text("a page of mine")
+
+    def owned(model_digest):
+        files = {"n" * 300: "0", "\ud800": "0", "a\0b": "0", "": "0"}
+        fields = {"original_digest": model_digest, "pruned_digest": model_digest, "files": files}
+        (tmp_path / CERTIFICATE).write_text(json.dumps(write_document(fields, "pine_boost certificate", sealed=True)))
+        return owned_in(tmp_path, CERTIFICATE)
+
+    assert owned("") == owned("page") == owned("\ud800") == set()
+    assert owned("0" * 64) == {CERTIFICATE}
+
+
 def test_a_certificate_names_its_files_and_reads_back_equal(results, tmp_path):
     folder = results[0].save(tmp_path / "out", report=False)
     read = Certificate.load(folder / "certificate.json")
