@@ -21,6 +21,7 @@ from pine_boost.cli import flags
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
 CATEGORIES = "categories.json"
+_OF_ONE = {"table": "sql", "keep": "sql", "data": "onnx", "label": "onnx"}  # flags that say nothing about other targets
 _NAMES = {"onnx": "ONNX", "treelite": "Treelite", "sql": "SQL"}
 _ONLY_C = (
     "{folder} is a scorer folder, and {target} has no early exit, so the scorer would lose its speed. Export the model "
@@ -46,8 +47,9 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.parsers import read_model
     from pine_boost.scoring.scorer_folder import MANIFEST
 
-    if arguments.target != "sql" and (arguments.table is not None or arguments.keep):
-        raise InvalidInputError(f"--table and --keep belong to --to sql, not to --to {arguments.target}.")
+    for name, owner in _OF_ONE.items():
+        if arguments.target != owner and getattr(arguments, name) is not None:
+            raise InvalidInputError(f"--{name} belongs to --to {owner}, not to --to {arguments.target}.")
     target = Path(arguments.output)
     inputs = [path for path in (arguments.model, arguments.data) if path is not None]
     for path in (target, *([_beside(target)] if arguments.codes else [])):

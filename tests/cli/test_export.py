@@ -61,6 +61,24 @@ def test_nothing_is_replaced_unasked(tmp_path, capsys):
     assert run(capsys, "export", source, "--to", "onnx", "-o", source, "--force")[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "words", "owner"),
+    [
+        ("c", "--table t", "sql"),
+        ("onnx", "--keep a", "sql"),
+        ("c", "--data d.csv", "onnx"),
+        ("sql", "--label y", "onnx"),
+    ],
+)
+def test_flags_that_say_nothing_about_the_target_are_refused(kind, words, owner, tmp_path, capsys):
+    source = tmp_path / "model.json"
+    train(rounds=2, objective="binary:logistic").save_model(source)
+    code, _, err = run(capsys, "export", source, "--to", kind, "-o", tmp_path / "out", *words.split())
+    assert code == 1
+    assert f"{words.split()[0]} belongs to --to {owner}, not to --to {kind}." in err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_pickle_needs_trust(tmp_path, capsys):
     from sklearn.ensemble import RandomForestClassifier
 
