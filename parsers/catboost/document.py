@@ -272,6 +272,9 @@ def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ..
         for key, kind in _METRICS.items():
             f.require(key in metrics, f"model_info.training.metrics lacks {key}")
             kind(metrics[key], f"training.metrics.{key}")
+    for key, section in info["params"].items():
+        if key.endswith(("_options", "_params")):  # CatBoost looks for the learning rate in one of them
+            f.mapping(f.anything)(section, key)
     loss = _LOSS(info["params"].get("loss_function"), "loss_function")["type"]
     if loss not in LOSSES:
         raise UnsupportedModelError(f"The CatBoost loss {loss[:60]!r} is not known; accepted: {', '.join(LOSSES)}.")

@@ -154,6 +154,8 @@ def test_an_xgboost_feature_may_have_a_name_from_catboost():
         (("oblivious_trees", 3, "splits", 0, "border"), "\ud800", "surrogates not allowed"),
         (("model_info", "class_params", "classes_count"), 3, "classes_count"),
         (("model_info", "params", "loss_function", "params", "x"), 1, "loss_function.params"),
+        (("model_info", "params", "boosting_options"), 2**31 - 1, "boosting_options"),
+        (("model_info", "params", "tree_learner_options"), None, "tree_learner_options"),
         (("scale_and_bias", 1, 0), 1e300, "add up to"),
         (("model_info", "training"), '{"metrics": {}}', "lacks learn_best_error"),
     ],
