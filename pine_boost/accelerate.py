@@ -161,7 +161,7 @@ class AccelerateResult:
         side = self.side_by_side
         if X is not None and self._is_inside:
             side = replace(side, calls=lambda: (self.native, self.scorer.predict), takes_arrays=False)
-        return {speed.n_rows: speed.ratio for speed in side.speeds(X, sizes)}
+        return side.speedup(X, sizes)
 
     def files(self) -> dict[str, bytes]:
         """The files of the scorer's folder by name."""

@@ -128,7 +128,7 @@ def test_save_load_verify(binary, tmp_path):
             question()
     whole = pine_boost.CompressResult.load(folder, original=model)
     assert whole.evaluate(X_val) == result.evaluate(X_val)
-    assert set(whole.speedup(sizes=(1,))) == {1}
+    assert set(whole.speedup(sizes=(1,))) == set(whole.speedup(X_val, sizes=[1])) == {1}
     with pytest.raises(CertificateMismatch, match=r"is not the original model that the record names"):
         pine_boost.CompressResult.load(folder, original=result.model)
 

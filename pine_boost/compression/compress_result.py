@@ -117,11 +117,11 @@ class CompressResult:
         work = self.record.work_before, self.record.work_after
         return None if self.original is None else side_by_side(self.original, self.compressed, work, "X_fit")
 
-    def speedup(self, sizes: Sequence[int] = SIZES) -> dict[int, float]:
-        """How many times as fast the smaller model is natively, by rows of a call; measured now."""
+    def speedup(self, X: Any = None, sizes: Sequence[int] = SIZES) -> dict[int, float]:
+        """How many times as fast the smaller model is natively, by rows of a call; measured now, on ``X`` if given."""
         if self.side_by_side is None:
             raise InvalidInputError(_NO_ORIGINAL)
-        return {speed.n_rows: speed.ratio for speed in self.side_by_side.speeds(sizes=sizes)}
+        return self.side_by_side.speedup(X, sizes)
 
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""

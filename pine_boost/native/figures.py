@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows, work_of
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import load_native, model_file, original_bytes, predict_classes, predict_margins
+from pine_boost.options import require_whole
 from pine_boost.tables.native import as_table, row_count, take_rows
 from pine_boost.tables.schema import schema_of
 
@@ -106,6 +108,15 @@ class SideBySide:
                 raise
             _LOGGER.warning("the speed was not measured: %s: %s", type(error).__name__, error)
             return ()
+
+    def speedup(self, X: Any, sizes: Sequence[int]) -> dict[int, float]:
+        """Ratio of the times at every size, on the sample or on rows of the user's own."""
+        if isinstance(X, (list, tuple, range)) and len(X) and np.ndim(X[0]) == 0:
+            raise InvalidInputError(f"X={X!r} is no table of rows; numbers of rows per call are given as sizes=.")
+        whole = np.atleast_1d(np.asarray(sizes, dtype=object)).tolist()
+        for size in whole:
+            require_whole(size, "sizes", 1)
+        return {speed.n_rows: speed.ratio for speed in self.speeds(X, whole)}
 
     @cached_property
     def quick(self) -> tuple[Speed, ...]:

@@ -113,6 +113,10 @@ class WrappedResult:
         labels = () if y is None else (y,)
         return self.inner.evaluate(self.wrapper.rows(X), *labels, **options)
 
+    def speedup(self, X: Any = None, **options: Any) -> dict[int, float]:
+        """How many times as fast the ensemble inside is, on rows of the whole model if given."""
+        return dict(self.inner.speedup(self.wrapper.rows(X), **options))
+
     def save(
         self,
         folder: str | os.PathLike[str],

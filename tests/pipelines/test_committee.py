@@ -193,7 +193,11 @@ def test_steps_that_choose_columns_by_name(place, tmp_path, few_synthetic_rows, 
         assert result.claim in claim
         assert "Speed-up" not in claim
         assert pickle.loads(pickle.dumps(result)).summary().startswith(result.headline())
-        assert set(result.speedup(sizes=(1, 5))) == {1, 5}
+        assert set(result.speedup(sizes=(1, 5))) == set(result.speedup(val, (1, 5))) == {1, 5}
+        with pytest.raises(pine_boost.InvalidInputError, match="are given as sizes="):
+            result.speedup((1, 5))
+        with pytest.raises(pine_boost.InvalidInputError, match="sizes must be an integer of at least 1"):
+            result.speedup(sizes=(0.5,))
     assert "not measured" not in caplog.text
     assert result.side_by_side.before.trees == FOREST.n_estimators + BOOSTER.n_estimators
 

@@ -134,6 +134,7 @@ def test_frames_with_text_and_gaps():
     pipeline = Pipeline([("columns", columns), ("trees", MODELS["xgboost"]())])
     pipeline.fit(frame[:250], y[:250])
     result = prune_booster(pipeline, frame[:250], frame[250:450], alpha=0.2, time_limit=20)
+    assert set(result.speedup(frame[:3], sizes=(1,))) == {1}
     assert isinstance(result.model, Pipeline)
     assert list(result.model.named_steps) == ["columns", "trees"]
     assert result.model.named_steps["columns"] is columns
