@@ -34,6 +34,7 @@ from pine_boost.compression.record import saved_in_words
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import undominated, write
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.files import AVERAGE
 from pine_boost.folders import write_folder
 from pine_boost.json_fields import write_document
 from pine_boost.model.forest import FloatArray, Model
@@ -53,7 +54,7 @@ from pine_boost.tables.native import first_rows
 from pine_boost.tables.rows import is_large, open_rows
 from pine_boost.tables.schema import schema_of
 
-RECORD, CLAIM = "average.json", "claim.txt"
+RECORD, CLAIM = AVERAGE, "claim.txt"
 FILES = (WHOLE_MODEL, CLAIM, RECORD)
 FORMAT = "pine_boost average"
 _CALIBRATED = "CalibratedClassifierCV"
@@ -381,7 +382,8 @@ def accelerate_committee(
     if options.fidelity == 1 or X_fit is None or X_val is None:
         raise InvalidInputError(
             f"A {type(committee.average).__name__} that averages {len(committee.members)} models is tested and not "
-            "proved: pass X_fit, X_val and fidelity below 1.",
+            "proved: pass X_fit, X_val and fidelity below 1. Its class may depend on the last digit of an average of "
+            "probabilities, and whether a scorer's exp rounds as the library's does is not proved.",
             option=("X_fit", "X_val", "fidelity"),
         )
     budget = Budget.of(options.time_limit)

@@ -18,6 +18,7 @@ REGION_LIMIT = 2**28
 CERTIFICATE_LIMIT = 2**26
 DOMAIN_LIMIT = 2**24
 _PIECE = 2**22
+AVERAGE = "average.json"  # what a folder of an average of several ensembles holds
 
 
 def read_limited(
@@ -175,3 +176,14 @@ def is_same(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except (OSError, ValueError):  # one of them does not exist
         return False
+
+
+def refuse_average(folder: Path) -> None:
+    """Raise for the folder of an average of several ensembles, which no command but parity reads."""
+    if (folder / AVERAGE).is_file():
+        whole = folder / "whole_model.pkl"
+        raise InvalidInputError(
+            f"{folder} holds an average of several ensembles, which was tested as a whole and has no certificate, "
+            f"region or scorer of its own (see {AVERAGE}). To predict, load {whole} in Python; to count changed rows "
+            f"again: pine-boost parity ORIGINAL {whole} DATA --trust-pickle."
+        )

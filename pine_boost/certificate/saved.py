@@ -15,7 +15,7 @@ from typing import Any
 from pine_boost import json_fields as f
 from pine_boost.certificate.certificate import Certificate, require
 from pine_boost.errors import CertificateMismatch, InvalidInputError
-from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
+from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited, refuse_average
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
@@ -92,6 +92,7 @@ def model_path(folder: Path) -> Path:
         named = Certificate.load(folder / CERTIFICATE).files
         found = [path for path in found if path.name in named] or found
     if len(found) != 1:
+        refuse_average(folder)
         names = ", ".join(path.name for path in found) or "none"
         raise InvalidInputError(f"{folder} must hold one model file (model.json, .ubj, .txt or .pkl); found {names}.")
     return found[0]
@@ -139,6 +140,7 @@ def _existing(folder: Path, name: str) -> Path:
     path = folder / name
     if path.is_file():
         return path
+    refuse_average(folder)
     if (folder / SWEEP_JSON).is_file():
         inner = ", ".join(path.name for path in result_folders(folder)[:8])
         raise InvalidInputError(f"{folder} holds a sweep; name one of its folders: {inner}.")

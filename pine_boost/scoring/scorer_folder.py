@@ -21,7 +21,7 @@ import numpy as np
 from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
-from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited
+from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited, refuse_average
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum, arrays_of
 from pine_boost.kernels.wellformed_arrays import require_wellformed
 from pine_boost.scoring.fast_scorer import FastScorer, ProbabilityRule, ScorerParts
@@ -151,6 +151,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of a scorer folder, its own digest checked."""
     path = path_of(folder) / MANIFEST
     if not path.is_file():
+        refuse_average(path.parent)
         raise InvalidInputError(
             f"{folder} is not a scorer folder: it has no {MANIFEST}. Save one with `pine-boost accelerate` or "
             "`pine-boost guard`."

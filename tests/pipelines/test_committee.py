@@ -5,6 +5,7 @@ import json
 import pickle
 import sys
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -124,6 +125,12 @@ def test_the_commands_take_averages_or_name_those_that_do(tmp_path, monkeypatch,
     assert "0 of 800 validation rows changed" in out
     fast = pickle.loads((tmp_path / "fast" / "whole_model.pkl").read_bytes())
     assert np.array_equal(fast.predict(FRESH), whole("isotonic").predict(FRESH))
+    commands = ["score F val.npy", "verify isotonic.pkl F", "verify isotonic.pkl F --val val.npy", "report F"]
+    commands += ["guard F --original isotonic.pkl -o g", "check-inputs F val.npy", "monitor F val.npy --state s.json"]
+    for folder, command in product(("smaller", "fast"), commands):
+        _, err = expect(capsys, 1, *command.replace("F", folder).split(), "--trust-pickle")
+        assert f"{folder} holds an average of several ensembles" in err
+        assert f"pine-boost parity ORIGINAL {folder}/whole_model.pkl" in err
     _, err = expect(capsys, 1, "survey", *call, "--look", "val.npy")
     assert "compress_booster takes it as it is, and accelerate_booster with fidelity below 1" in err
 
