@@ -80,7 +80,8 @@ class Ensemble:
 
         self.parts = data.split(data.load(cell.dataset, cell.folder, "dummies"), cell.seed)
         self.native = train(cell.model, cell.seed, self.parts.X_fit, self.parts.y_fit, cell.trees)
-        self.cell, self.forest = cell, read_model(self.native).forest
+        self.cell, self.parsed = cell, read_model(self.native)
+        self.forest = self.parsed.forest
         space = build_space(self.forest)
         trees = route(self.forest, space)
         self.fit, self.val, self.test = (
@@ -120,13 +121,12 @@ class Ensemble:
 def by_path(ensemble: Ensemble) -> Any:
     """The path of compress_booster without its test."""
     from pine_boost.budget import Budget
-    from pine_boost.compression.goal import Goal
     from pine_boost.compression.path import find_path, set_up
     from pine_boost.tables.rows import MemoryRows
 
     rows = MemoryRows(ensemble.parts.X_fit.astype(np.float64))
-    task = set_up(Goal(ensemble.forest), "leaves", rows, ensemble.cell.seed, Budget.of())
-    candidates, _ = find_path(task, 1.0, Budget.of(), ensemble.forest)
+    task = set_up(ensemble.parsed, "leaves", rows, ensemble.cell.seed, Budget.of())
+    candidates, _ = find_path(task, 1.0, Budget.of())
     return ensemble.best(candidate.shape for candidate in candidates)
 
 

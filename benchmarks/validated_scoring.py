@@ -37,7 +37,6 @@ def plain_work(parsed: Any, X_fit: Any, X_val: Any, fresh: Any, fidelity: float)
     """Work of the same test with unrefitted stages: the first trees of the file, shifted by the mean of the others."""
     from pine_boost import kernels
     from pine_boost.budget import Budget
-    from pine_boost.compression.goal import Goal
     from pine_boost.compression.path import set_up
     from pine_boost.compression.reading import read_tables
     from pine_boost.compression.shape import GONE, Shape, margins
@@ -48,7 +47,7 @@ def plain_work(parsed: Any, X_fit: Any, X_val: Any, fresh: Any, fidelity: float)
 
     options, forest = AccelerateOptions(fidelity=fidelity), parsed.forest
     tables = read_tables(parsed, X_fit, X_val, options)
-    task = set_up(Goal(forest), "trees", tables.fit, 0, Budget.of())
+    task = set_up(parsed, "trees", tables.fit, 0, Budget.of())
     points, shapes = task.sample.holdout_points, []
     refitted = build_stages(task, Budget.of())
     for count in refitted.counts.tolist():

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,7 @@ from pine_boost.certificate.claims import (
 )
 from pine_boost.committee import accelerate_committee, committee_of
 from pine_boost.compress import compress_booster
-from pine_boost.compression.fixed_sequence import lower_bound, require_rows
-from pine_boost.compression.goal import Goal
+from pine_boost.compression.fixed_sequence import Target, lower_bound
 from pine_boost.compression.path import set_up
 from pine_boost.compression.reading import find_segments, read_tables
 from pine_boost.compression.record import TREES, Segment, rows_digest
@@ -418,9 +417,8 @@ def _validate(
     with shown(options.verbose, options.time_limit, options.callback) as report_progress:
         say(report_progress, "reading the rows")
         tables = read_tables(parsed, X_fit, X_val, options, spent)
-        require_rows(tables.val.n_rows, options.fidelity, options.confidence)
-        goal = Goal(parsed.forest)
-        task, budget = until_ctrl_c(lambda left: set_up(goal, TREES, tables.fit, options.random_state, left), budget)
+        Target(tables.val.n_rows, options.confidence, options.fidelity).require_rows()
+        task, budget = until_ctrl_c(partial(set_up, parsed, TREES, tables.fit, options.random_state), budget)
 
         def build(left: Budget) -> tuple[Stages, Budget]:
             part = test = left

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,10 @@ from pine_boost._version import __version__
 from pine_boost.budget import SHARES, Budget, StopReason, until_ctrl_c
 from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, Statement
 from pine_boost.certificate.saved import digests
-from pine_boost.compression.fixed_sequence import (
-    Tested,
-    allowances,
-    allowed,
-    expected_share,
-    in_order,
-    lower_bound,
-    require_rows,
-)
-from pine_boost.compression.goal import Goal
+from pine_boost.compression.fixed_sequence import FixedSequence, Target, Tested, lower_bound
 from pine_boost.compression.path import Candidate, Task, find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables
 from pine_boost.compression.record import saved_in_words
-from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import undominated, write
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.files import AVERAGE
@@ -294,7 +285,6 @@ class Member:
     """One averaged model and the smaller ones on its path, from the largest to the smallest."""
 
     given: GivenModel
-    lossless: LosslessPart
     task: Task
     found: list[Candidate]
     few: FloatArray  # rows on which the work is measured
@@ -305,10 +295,9 @@ class Member:
 
     def write(self, candidate: Candidate | None) -> tuple[Any, Callable[[], Model]]:
         """Return a native model with its layers, and what reads the ensemble inside."""
-        parsed = self.given.parsed
         if candidate is None:
-            return self.given.source, lambda: parsed
-        written = write(parsed, self.lossless, self.task, candidate)
+            return self.given.source, lambda: self.task.parsed
+        written = write(self.task, candidate)
         return self.given.wrapper.rebuild(written.native), lambda: written.model
 
 
@@ -317,33 +306,27 @@ def compress_committee(
 ) -> CommitteeResult:
     """Compress every member at a few levels and test each whole on X_val, the most careful first.
 
-    Levels and members are fixed by X_fit alone; see `judge` for what follows after a whole that fails.
+    Levels and members are fixed by X_fit alone; see `FixedSequence` for what follows after a whole that fails.
     """
     budget = Budget.of(options.time_limit)
-    tables = _read_rows(committee, X_fit, X_val, options, spent)
-    rows, target = committee.wrapper.rows(X_fit), _target(tables, options)
-    share = expected_share(*target)
+    tables, target = _read_rows(committee, X_fit, X_val, options, spent)
+    rows, share, members = committee.wrapper.rows(X_fit), target.aim(), []
     with shown(options.verbose, options.time_limit, options.callback) as report_progress:
-        members = []
-        for number, member in enumerate(committee.members):
+        for number, model in enumerate(committee.members):
             part = budget.until(SHARES["compression path"] * (number + 1) / len(committee.members))
-            sizes, is_stopped = _find_sizes(member, rows, share, options, replace(part, callback=report_progress))
-            members.append(sizes)
+            member, is_stopped = _find_sizes(model, rows, share, options, replace(part, callback=report_progress))
+            members.append(member)
             budget = budget.after_ctrl_c() if is_stopped and not budget.is_interrupted else budget
 
-    def wholes(left: Budget) -> Iterator[Whole]:
-        chosen: list[Candidate | None] = [None] * len(members)
-        for level in _LEVELS:  # each whole is smaller than the one before
-            last, chosen = chosen, [member.at(level * share) for member in members]
-            if all(one is other for one, other in zip(last, chosen, strict=True)):
-                continue
-            natives, read = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
-            yield committee.rebuild(natives), partial(_figures, members, read)
-            if left.is_limited and left.is_over:
-                return
+    def whole_of(chosen: Sequence[Candidate | None]) -> Whole:
+        natives, read = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
+        return committee.rebuild(natives), partial(_figures, members, read)
 
-    before = partial(_figures, members, [member.write(None)[1] for member in members])
-    return _result(committee, before, wholes, allowances(*target), tables, options, budget)
+    originals: list[Candidate | None] = [None] * len(members)
+    chosen = [originals, *([member.at(level * share) for member in members] for level in _LEVELS)]
+    smaller = [after for before, after in pairwise(chosen) if after != before]  # each smaller than the one before
+    wholes = [partial(whole_of, own) for own in smaller]
+    return _result(committee, whole_of(originals)[1], wholes, tables, target, options, budget)
 
 
 def _figures(members: Sequence[Member], read: Sequence[Callable[[], Model]]) -> Figures:
@@ -387,7 +370,7 @@ def accelerate_committee(
             option=("X_fit", "X_val", "fidelity"),
         )
     budget = Budget.of(options.time_limit)
-    tables = _read_rows(committee, X_fit, X_val, options, spent)
+    tables, target = _read_rows(committee, X_fit, X_val, options, spent)
     few = committee.wrapper.rows(first_rows(X_fit, WORK_ROWS))
     made, before = [], []
     for ensemble in committee.ensembles:
@@ -398,30 +381,25 @@ def accelerate_committee(
         given = read_given(ensemble, decision="value")
         before.append(figures_of(given.parsed, to_matrix(given.wrapper.rows(few), given.schema)))
     after = [replace(own, bytes=len(pickled(member))) for own, member in zip(before, made, strict=True)]
-    whole = committee.rebuild(made)
-    most = (allowed(*_target(tables, options)),)
-    return _result(
-        committee, lambda: _sum(before), lambda _: iter([(whole, lambda: _sum(after))]), most, tables, options, budget
-    )
+    whole = committee.rebuild(made), partial(_sum, after)
+    return _result(committee, partial(_sum, before), [lambda: whole], tables, target, options, budget)
 
 
 def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> tuple[Member, bool]:
     """Find the path of one member, with the threshold that its calibrator gives it; and whether Ctrl-C ended it."""
     given = read_given(member, decision="value")
     parsed = read_for_compression(given.wrapper.inner, replace(options, threshold=given.wrapper.threshold))
-    lossless = lossless_part(parsed)
-    goal = Goal(lossless.forest)
     fit = open_rows(given.wrapper.rows(rows), schema_of(parsed.forest), "X_fit")
     few = fit.take(np.arange(min(WORK_ROWS, fit.n_rows)))
-    task, budget = until_ctrl_c(lambda left: set_up(goal, options.minimize, fit, options.random_state, left), budget)
-    found, stopped = find_path(task, share, budget, parsed.forest)
-    made = Member(replace(given, parsed=parsed), lossless, task, undominated(found), few)
-    return made, budget.is_interrupted or stopped is StopReason.INTERRUPTED
+    start = partial(set_up, parsed, options.minimize, fit, options.random_state, lossless=lossless_part(parsed))
+    task, budget = until_ctrl_c(start, budget)
+    found, stopped = find_path(task, share, budget)
+    return Member(given, task, undominated(found), few), budget.is_interrupted or stopped is StopReason.INTERRUPTED
 
 
 def _read_rows(
     committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions, spent: Any
-) -> Tables:
+) -> tuple[Tables, Target]:
     """Read both tables as the first member sees them, but X_val as given; raise if rows or options do not fit."""
     kind = type(committee.average).__name__
     for name in ("tolerance", "threshold", "segments", "max_loss"):
@@ -437,13 +415,10 @@ def _read_rows(
         )
     first = committee.given
     tables = read_tables(first.parsed, first.wrapper.rows(X_fit), first.wrapper.rows(X_val), options, spent)
-    require_rows(*_target(tables, options))
-    return replace(tables, X_val=X_val)
-
-
-def _target(tables: Tables, options: CompressOptions | AccelerateOptions) -> tuple[int, float, float]:
     assert options.fidelity is not None  # without max_loss there is one
-    return tables.val.n_rows, options.fidelity, options.confidence
+    target = Target(tables.val.n_rows, float(options.confidence), float(options.fidelity))
+    target.require_rows()
+    return replace(tables, X_val=X_val), target
 
 
 def _calls(*wholes: Any) -> tuple[Any, Any]:
@@ -454,39 +429,45 @@ def _calls(*wholes: Any) -> tuple[Any, Any]:
 def _result(
     committee: Committee,
     before: Callable[[], Figures],
-    wholes: Callable[[Budget], Iterator[Whole]],
-    most: Sequence[int],
+    wholes: Sequence[Callable[[], Whole]],
     tables: Tables,
+    target: Target,
     options: CompressOptions | AccelerateOptions,
     budget: Budget,
 ) -> CommitteeResult:
     """Test wholes on X_val in their order; the last that passes is the result, else the original with its figures."""
+    assert target.fidelity is not None  # no loss is tested
     classes = np.asarray(committee.whole.predict(tables.X_val))
-    made: list[tuple[Any, int, Callable[[], Figures]]] = []
+    nothing = Tested(0, lower_bound(0, target.n_rows, target.confidence), accepted=False)
 
-    def counts(left: Budget) -> Iterator[int]:
-        made.clear()
-        for whole, figures in wholes(left):
-            made.append((whole, int(np.sum(np.asarray(whole.predict(tables.X_val)) != classes)), figures))
-            yield made[-1][1]
+    def test(left: Budget) -> tuple[list[Tested], Tested, Whole]:
+        sequence, best, chosen = FixedSequence(target.tests()), nothing, (committee.whole, before)
+        tested: list[Tested] = []
+        for make in wholes:
+            if sequence.is_over or (tested and left.is_over):
+                break
+            whole, figures = make()
+            n_changed = int(np.sum(np.asarray(whole.predict(tables.X_val)) != classes))
+            bound = lower_bound(n_changed, target.n_rows, target.confidence)
+            tested.append(sequence.judge(Tested(n_changed, bound, accepted=False)))
+            if tested[-1].accepted:
+                best, chosen = tested[-1], (whole, figures)
+        return tested, best, chosen
 
-    n_val, fidelity, confidence = _target(tables, options)
-    tested, budget = until_ctrl_c(lambda left: tuple(in_order(counts(left), n_val, confidence, most)), budget)
-    accepted = [whole for whole, outcome in zip(made, tested, strict=True) if outcome.accepted]
-    model, n_changed, after = accepted[-1] if accepted else (committee.whole, 0, before)
-    status = NOT_VALIDATED if not accepted else MEASURED if tables.is_overlapping else VALIDATED
+    (tested, best, (model, after)), budget = until_ctrl_c(test, budget)
+    status = NOT_VALIDATED if not best.accepted else MEASURED if tables.is_overlapping else VALIDATED
     calls = partial(_calls, committee.whole, model)
     result = CommitteeResult(
         model=model,
         status=status,
         claim="",
-        fidelity=float(fidelity),
-        confidence=float(confidence),
-        n_val=n_val,
-        n_changed=n_changed,
-        bound=lower_bound(n_changed, n_val, confidence),
+        fidelity=target.fidelity,
+        confidence=target.confidence,
+        n_val=target.n_rows,
+        n_changed=best.n_changed,
+        bound=best.bound,
         overlap=tables.overlap,
-        tested=tested,
+        tested=tuple(tested),
         minimize=getattr(options, "minimize", None),  # a scorer evaluates every tree
         side_by_side=SideBySide(before(), after(), "X_fit", calls, first_rows(tables.X_val, WORK_ROWS)),
         seconds=budget.elapsed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pine_boost.budget import SHARES, Budget, Step, StopReason, until_ctrl_c
@@ -11,7 +12,7 @@ from pine_boost.committee import committee_of, compress_committee
 from pine_boost.compression.compress_result import CompressResult, build_compress_result
 from pine_boost.compression.distance import attack
 from pine_boost.compression.fixed_sequence import Target
-from pine_boost.compression.goal import ERROR, Goal, default_tolerance, read_loss
+from pine_boost.compression.goal import ERROR, default_tolerance, read_loss
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import read_for_compression, read_tables
 from pine_boost.compression.validation import Validated, choose, validate
@@ -21,8 +22,6 @@ from pine_boost.parsers import open_pickle
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
 from pine_boost.simplification import lossless_part
-
-# Shares of a limited time: the path's share of what is left, then the test's; the attack gets the rest.
 
 
 def compress_booster(
@@ -180,11 +179,11 @@ def compress_booster(
         target = Target(tables.val.n_rows, confidence, options.fidelity, max_loss, is_error)
         target.require_rows()
         lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
-        goal = Goal(lossless.forest, options.tolerance)
-        task, budget = until_ctrl_c(lambda left: set_up(goal, minimize, tables.fit, random_state, left), budget)
+        fit = partial(set_up, parsed, minimize, tables.fit, random_state)
+        task, budget = until_ctrl_c(partial(fit, tolerance=options.tolerance, lossless=lossless), budget)
         # path; it and the choice from it are fixed before a row of X_val is predicted
         part = replace(budget.until(SHARES["compression path"]), callback=report_progress)
-        found, stopped = find_path(task, target.aim(), part, parsed.forest)
+        found, stopped = find_path(task, target.aim(), part)
         budget = budget.after_ctrl_c() if stopped is StopReason.INTERRUPTED else budget
         # test
         say(report_progress, "testing the candidates on X_val")
@@ -192,7 +191,7 @@ def compress_booster(
 
         def test(left: Budget) -> Validated:
             part = left.until(SHARES["compression test"])
-            return validate(parsed, lossless, task, chain, tables, target, losses, part, left)
+            return validate(task, chain, tables, target, losses, part, left)
 
         validated, budget = until_ctrl_c(test, budget)
         stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
@@ -201,6 +200,6 @@ def compress_booster(
         smaller = None if validated.written is None else validated.written.shape
         say(report_progress, "looking for inputs that change class")
         attacked, budget = until_ctrl_c(lambda left: attack(task, smaller, tables.fit, random_state, left), budget)
-        result = build_compress_result(parsed, task, validated, attacked, tables, options, losses, stopped, budget)
+        result = build_compress_result(task, validated, attacked, tables, options, losses, stopped, budget)
     whole: CompressResult = outer.rewrap(result)
     return whole

@@ -20,11 +20,9 @@ from pine_boost.accelerate import accelerate_booster
 from pine_boost.budget import SHARES, Budget, Step, StopReason, until_ctrl_c
 from pine_boost.certificate.claims import lossless_offer, proved_offer, scorer_offer, statistic_offer
 from pine_boost.compression.fixed_sequence import Target, allowed, fewest_rows
-from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables, require_tolerance
 from pine_boost.compression.record import WORK
-from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import choose, validate
 from pine_boost.errors import PineBoostError
 from pine_boost.files import path_of, save_file
@@ -333,11 +331,10 @@ def _compressed(
         parsed = read_for_compression(original.found, options)
     except PineBoostError as error:
         return [_refused(line, error) for line in lines], budget
-    goal = Goal(parsed.forest, options.tolerance)
-    task, budget = until_ctrl_c(partial(set_up, goal, WORK, tables.fit, options.random_state), budget)
-    whole = LosslessPart(parsed.forest, parsed.forest)
+    start = partial(set_up, parsed, WORK, tables.fit, options.random_state, tolerance=options.tolerance)
+    task, budget = until_ctrl_c(start, budget)
     n_look = tables.val.n_rows
-    path, ended = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"]), parsed.forest)
+    path, ended = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"]))
     budget = budget.after_ctrl_c() if ended is StopReason.INTERRUPTED else budget
 
     def test(left: Budget) -> list[Line]:
@@ -349,7 +346,7 @@ def _compressed(
                 continue
             target = Target(n_look, _CONFIDENCE, fidelity)
             own = left.until(1 / (len(FIDELITIES) - n_before))
-            found = validate(parsed, whole, task, choose(path, target.aim()), tables, target, None, own, own).written
+            found = validate(task, choose(path, target.aim()), tables, target, None, own, own).written
             tested.append(line if found is None else line.with_model(found.model, rows))
         return tested
 

@@ -237,7 +237,6 @@ class CompressResult:
 
 
 def build_compress_result(
-    parsed: Model,
     task: Task,
     validated: Validated,
     attacked: Mapping[str, Any],
@@ -248,7 +247,7 @@ def build_compress_result(
     budget: Budget,
 ) -> CompressResult:
     """Put the record together; the original is returned where nothing smaller passed."""
-    written = validated.written
+    parsed, written = task.parsed, validated.written
     compressed = parsed if written is None else written.model
     native = parsed.native if written is None else written.native
     if native is None:

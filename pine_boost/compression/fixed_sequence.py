@@ -14,8 +14,8 @@ bounded on intervals of the unknown rate. Other losses, between 0 and 1 for each
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
@@ -39,7 +39,7 @@ _ROUNDING = 1e-6  # relative, of the sums of probabilities; far above their erro
 _MOST_GAINED = 8  # one row in so many: with more gained rows than that nothing is accepted
 _NORMAL = 1.645  # where a share of changed rows to aim at is guessed
 
-Outcome = TypeVar("Outcome")
+AnyTested = TypeVar("AnyTested", bound=Any)  # a dataclass like `Tested`
 
 
 class Counted(Protocol):
@@ -90,20 +90,6 @@ def highest_fidelity(n_rows: int, confidence: float) -> float:
     return math.floor(1e4 * lower_bound(0, n_rows, confidence)) / 1e4
 
 
-def require_rows(n_rows: int, fidelity: float, confidence: float) -> None:
-    """Refuse a sample that is too small for the target even if no row changes."""
-    if n_rows > 0 and lower_bound(0, n_rows, confidence) >= fidelity:
-        return
-    needed = fewest_rows(fidelity, confidence)
-    best = highest_fidelity(n_rows, confidence) if n_rows else 0.0
-    way_out = f" or ask for fidelity={best:g} at most" if best > 0 else ""
-    raise InvalidInputError(
-        f"X_val has {n_rows} rows; fidelity={fidelity:g} at confidence={confidence:g} needs at "
-        f"least {needed}, even if none of them changes. Pass more rows{way_out}.",
-        option=("X_val", "fidelity", "confidence"),
-    )
-
-
 def allowed(n_rows: int, fidelity: float, confidence: float) -> int:
     """The most rows that may change so that the target is still reached; -1 if none."""
     n_changed = -1
@@ -138,20 +124,8 @@ def _at_most(n_changed: int, n_rows: int, fidelity: float) -> float:
     return float(betainc(n_rows - n_changed, n_changed + 1, fidelity))
 
 
-def expected_share(n_rows: int, fidelity: float, confidence: float) -> float:
-    """The share of changed rows to aim at: what is allowed, or half a row where none is."""
-    return max(allowed(n_rows, fidelity, confidence), 0.5) / n_rows
-
-
-def in_order(counts: Iterable[int], n_rows: int, confidence: float, most: Sequence[int]) -> Iterator[Tested]:
-    """Test counts as they come; ``most`` are `allowances`, or the first of them alone."""
-    # numbers of Python: int.__ge__ answers a count of numpy with NotImplemented, which is true
-    for n_changed, accepted in judge(map(int, counts), [limit.__ge__ for limit in map(int, most)]):
-        yield Tested(n_changed, lower_bound(n_changed, n_rows, confidence), accepted)
-
-
-def judge(outcomes: Iterable[Outcome], tests: Sequence[Callable[[Outcome], bool]]) -> Iterator[tuple[Outcome, bool]]:
-    """Judge outcomes by the first test until one fails, then by the next; stop when the last test fails.
+class FixedSequence:
+    """Judges candidates by the first test until one fails, then by the next; it is over when the last test fails.
 
     Call a candidate bad if its promise does not hold. If the first bad candidate that is accepted
     is the k-th bad one, k - 1 failed before it, so that it passed the k-th test or a later one.
@@ -160,13 +134,21 @@ def judge(outcomes: Iterable[Outcome], tests: Sequence[Callable[[Outcome], bool]
     however candidates depend on one another. Candidates and their order must not depend on the
     rows that are counted here.
     """
-    position = 0
-    for outcome in outcomes:
-        accepted = tests[position](outcome)
-        yield outcome, accepted
-        position += not accepted
-        if position == len(tests):
-            return
+
+    def __init__(self, tests: Sequence[Callable[[Any], bool]]) -> None:
+        self._tests = list(tests)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no candidate can be accepted any more."""
+        return not self._tests
+
+    def judge(self, candidate: AnyTested) -> AnyTested:
+        """The next candidate with the verdict."""
+        accepted = bool(self._tests[0](candidate))
+        if not accepted:
+            del self._tests[0]
+        return replace(candidate, accepted=accepted)
 
 
 @dataclass(frozen=True)
@@ -180,7 +162,7 @@ class Target:
     is_error: bool = True
 
     def tests(self) -> list[Callable[[Any], bool]]:
-        """The tests of `judge`, each stricter than the one before; their levels add up to ``1 - confidence``."""
+        """The tests of a `FixedSequence`, each stricter than the one before; their levels add up to 1 - confidence."""
         if self.max_loss is None:
             assert self.fidelity is not None
             return [_changes_at_most(limit) for limit in allowances(self.n_rows, self.fidelity, self.confidence)]
@@ -208,15 +190,24 @@ class Target:
 
     def aim(self) -> float:
         """The share of changed rows to aim at."""
-        shares = [] if self.fidelity is None else [expected_share(self.n_rows, self.fidelity, self.confidence)]
+        shares = []
+        if self.fidelity is not None:  # what is allowed, or half a row where none is
+            shares.append(max(allowed(self.n_rows, self.fidelity, self.confidence), 0.5) / self.n_rows)
         if self.max_loss is not None and self.is_error:
             shares.append(min(max(self.n_rows * (self.max_loss / _NORMAL) ** 2, self.max_loss / 2), 0.25))
         return min(shares, default=0.1)
 
     def require_rows(self) -> None:
         """Refuse a sample that is too small even if no row changes."""
-        if self.fidelity is not None:
-            require_rows(self.n_rows, self.fidelity, self.confidence)
+        if self.fidelity is not None and lower_bound(0, self.n_rows, self.confidence) < self.fidelity:
+            needed = fewest_rows(self.fidelity, self.confidence)
+            best = highest_fidelity(self.n_rows, self.confidence)
+            way_out = f" or ask for fidelity={best:g} at most" if best > 0 else ""
+            raise InvalidInputError(
+                f"X_val has {self.n_rows} rows; fidelity={self.fidelity:g} at confidence={self.confidence:g} needs at "
+                f"least {needed}, even if none of them changes. Pass more rows{way_out}.",
+                option=("X_val", "fidelity", "confidence"),
+            )
         if self.max_loss is None or self._without_a_change(self.n_rows):
             return
         needed = self.n_rows

@@ -17,8 +17,8 @@ from pine_boost.compression.fit import Equations, Intervals, build_equations, fi
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path_rows import Sample, draw_rows
 from pine_boost.compression.record import LEAVES, TREES, WORK
-from pine_boost.compression.shape import GONE, Shape, margins, original_shape, slice_shape
-from pine_boost.model.forest import FloatArray, Forest, Int32Array
+from pine_boost.compression.shape import GONE, LosslessPart, Shape, margins, original_shape, slice_shape
+from pine_boost.model.forest import FloatArray, Forest, Int32Array, Model
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.model.synthetic_rows import TREE_WORK
@@ -107,8 +107,13 @@ def build_cost(minimize: str, forest: Forest, subtrees: Subtrees, leaves: Int32A
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is compressed: the forest over states, its leaves, what must be kept and saved, and rows to fit to."""
+    """What is compressed: the model, its forest over states, what must be kept and saved, and rows to fit to.
 
+    The goal's forest is that of ``lossless``, the part of ``parsed`` that inputs can tell apart, or all of it.
+    """
+
+    parsed: Model
+    lossless: LosslessPart
     goal: Goal
     space: StateSpace
     trees: StateTrees
@@ -127,25 +132,36 @@ class Candidate:
     estimate: float
 
 
-def set_up(goal: Goal, minimize: str, fit: AnyRows, seed: int, budget: Budget) -> Task:
+def set_up(
+    parsed: Model,
+    minimize: str,
+    fit: AnyRows,
+    seed: int,
+    budget: Budget,
+    *,
+    tolerance: float | None = None,
+    lossless: LosslessPart | None = None,
+) -> Task:
     """Draw the rows; X_fit may be larger than memory, only a sample of it is used."""
+    lossless = lossless or LosslessPart(parsed.forest, parsed.forest)
+    goal = Goal(lossless.forest, tolerance)
     space = build_space(goal.forest)
     trees = route(goal.forest, space)
     subtrees = forest_subtrees(goal.forest)
     original = original_shape(goal.forest, subtrees)
     sample = draw_rows(goal, space, trees, original, fit, seed, budget)
     cost = build_cost(minimize, goal.forest, subtrees, sample.fit_leaves)
-    return Task(goal, space, trees, subtrees, original, sample, cost)
+    return Task(parsed, lossless, goal, space, trees, subtrees, original, sample, cost)
 
 
-def find_path(task: Task, allowed_share: float, budget: Budget, original: Forest) -> tuple[list[Candidate], StopReason]:
+def find_path(task: Task, allowed_share: float, budget: Budget) -> tuple[list[Candidate], StopReason]:
     """Slices and the path with their estimates, as far as time and ``allowed_share`` go.
 
-    Nothing here depends on X_val but its size. ``original`` is the user's model: progress is reported as parts of it.
+    Nothing here depends on X_val but its size.
     """
     found: list[Candidate] = []
     reason = StopReason.EFFORT
-    goal, points = task.goal, task.sample.holdout_points
+    goal, points, original = task.goal, task.sample.holdout_points, task.parsed.forest
     before = goal.answers(points.margins)
 
     def add(shape: Shape, phase: str) -> float:

@@ -15,7 +15,7 @@ from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED
 from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.certificate.saved import read_named
 from pine_boost.compression.distance import measure
-from pine_boost.compression.fixed_sequence import judge, lower_bound
+from pine_boost.compression.fixed_sequence import FixedSequence, lower_bound
 from pine_boost.compression.goal import ERROR, Goal, Loss, read_loss
 from pine_boost.compression.record import CompressionRecord, differences, labels_digest, open_tested_rows, read_record
 from pine_boost.errors import CertificateMismatch, InvalidInputError
@@ -228,8 +228,8 @@ def _in_words(record: CompressionRecord) -> Iterator[str]:
 
 def _in_path(record: CompressionRecord, counted: Mapping[str, Any]) -> Iterator[str]:
     """Objections to the sizes that were tested, and to the segments; ``counted`` is known of the returned size."""
-    expected = [accepted for _, accepted in judge(record.path, record.target().tests())]
-    if expected != [size.accepted for size in record.path]:
+    sequence = FixedSequence(record.target().tests())
+    if any(sequence.is_over or sequence.judge(size) != size for size in record.path):
         yield "sizes were accepted or refused against what their counts allow, or tested after the end of the sequence"
     asked = (
         record.labels_digest is not None and record.loss == ERROR,

@@ -7,7 +7,7 @@ hold ends the sequence, or raises if it is the very first; nothing is skipped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -16,12 +16,12 @@ import numpy as np
 
 from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.compression.fit import rescale
-from pine_boost.compression.fixed_sequence import Target, judge, lower_bound
+from pine_boost.compression.fixed_sequence import FixedSequence, Target, lower_bound
 from pine_boost.compression.goal import NO_COUNTS, Loss
 from pine_boost.compression.path import Candidate, Task
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import TestedSize
-from pine_boost.compression.shape import LosslessPart, Shape, to_pruned
+from pine_boost.compression.shape import Shape, to_pruned
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import BoolArray, FloatArray, Model, PrunedForest
@@ -173,8 +173,6 @@ class Validated:
 
 
 def validate(
-    parsed: Model,
-    lossless: LosslessPart,
     task: Task,
     chain: list[Candidate],
     tables: Tables,
@@ -191,65 +189,59 @@ def validate(
     goal, watch, n_rows = task.goal, budget.share(1.0), tables.val.n_rows
     changed = np.zeros(n_rows, dtype=bool)
     try:
-        before = goal.native_answers(parsed, tables.X_val, deadline.check)
+        before = goal.native_answers(task.parsed, tables.X_val, deadline.check)
     except OutOfTime:
         return Validated(None, (), changed, (), StopReason.TIME)
-    is_quick = n_rows * parsed.forest.n_trees <= CHUNK_CELLS  # one size is tested in any case
+    is_quick = n_rows * task.parsed.forest.n_trees <= CHUNK_CELLS  # one size is tested in any case
     candidates = chain
     if budget.is_limited and chain and (is_quick or not deadline.is_over):
-        write(parsed, lossless, task, chain[0])  # only to measure how long one size takes
+        write(task, chain[0])  # only to measure how long one size takes
         n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
         candidates = thinned(chain, n_most, target.aim())
     stopped = StopReason.EFFORT if len(candidates) == len(chain) else StopReason.TIME
     lost_before = np.zeros(0) if loss is None else loss.of(before)
     best: tuple[Written | None, BoolArray, FloatArray] = (None, changed, lost_before)
-    now = best
     tested: list[TestedSize] = []
-
-    def sizes() -> Iterator[TestedSize]:
-        nonlocal now, stopped
-        for candidate in candidates:
-            if (tested and budget.is_over) or (deadline.is_over and not is_quick):
-                return
-            shape = rescale(goal, task.subtrees, task.sample.holdout_points, candidate.shape)
-            try:
-                written = write(parsed, lossless, task, replace(candidate, shape=shape))
-                after = goal.native_answers(written.asked, tables.X_val, deadline.check)
-            except OutOfTime:
-                return
-            except PineBoostError as error:
-                if not tested:
-                    raise
-                _LOGGER.warning("A size of %d leaves was not tested: %s", shape.n_leaves, error)
-                stopped = StopReason.REFUSED
-                return
-            now = written, goal.differ(before, after), lost_before if loss is None else loss.of(after)
-            n_changed = int(now[1].sum())
-            yield TestedSize(
-                *written.sizes,
-                candidate.cost,
-                shape.name,
-                candidate.estimate,
-                n_changed,
-                lower_bound(n_changed, n_rows, target.confidence),
-                **(NO_COUNTS if loss is None else loss.count(lost_before, now[2], target.max_loss)),
-                accepted=False,
-            )
-
-    chosen = None
-    for size, accepted in judge(sizes(), target.tests()):
-        tested.append(replace(size, accepted=accepted))
-        if accepted and (chosen is None or size.cost < tested[chosen].cost):
-            best, chosen = now, len(tested) - 1
-    written, changed, lost = best
-    if written is not None and chosen is not None:  # an exporter may have added a tree that holds a constant
-        forest = written.model.forest
+    sequence, chosen = FixedSequence(target.tests()), -1
+    for candidate in candidates:
+        if sequence.is_over or (tested and budget.is_over) or (deadline.is_over and not is_quick):
+            break
+        shape = rescale(goal, task.subtrees, task.sample.holdout_points, candidate.shape)
+        try:
+            written = write(task, replace(candidate, shape=shape))
+            after = goal.native_answers(written.asked, tables.X_val, deadline.check)
+        except OutOfTime:
+            break
+        except PineBoostError as error:
+            if not tested:
+                raise
+            _LOGGER.warning("A size of %d leaves was not tested: %s", shape.n_leaves, error)
+            stopped = StopReason.REFUSED
+            break
+        changed, lost = goal.differ(before, after), lost_before if loss is None else loss.of(after)
+        n_changed = int(changed.sum())
+        size = TestedSize(
+            *written.sizes,
+            candidate.cost,
+            shape.name,
+            candidate.estimate,
+            n_changed,
+            lower_bound(n_changed, n_rows, target.confidence),
+            **(NO_COUNTS if loss is None else loss.count(lost_before, lost, target.max_loss)),
+            accepted=False,
+        )
+        tested.append(sequence.judge(size))
+        if tested[-1].accepted and (chosen < 0 or size.cost < tested[chosen].cost):
+            best, chosen = (written, changed, lost), len(tested) - 1
+    smallest, changed, lost = best
+    if smallest is not None:  # an exporter may have added a tree that holds a constant
+        forest = smallest.model.forest
         tested[chosen] = replace(tested[chosen], trees=forest.n_trees, leaves=forest.n_leaves)
     losses = () if loss is None else (float(lost_before.mean()), float(lost.mean()))
-    return Validated(written, tuple(tested), changed, losses, StopReason.TIME if budget.is_over else stopped)
+    return Validated(smallest, tuple(tested), changed, losses, StopReason.TIME if budget.is_over else stopped)
 
 
-def write(parsed: Model, lossless: LosslessPart, task: Task, candidate: Candidate) -> Written:
+def write(task: Task, candidate: Candidate) -> Written:
     """Export a candidate as a native model."""
-    pruned = lossless.restore(to_pruned(task.goal.forest, task.subtrees, candidate.shape))
-    return Written(parsed, export(parsed, pruned), candidate.shape, pruned)
+    pruned = task.lossless.restore(to_pruned(task.goal.forest, task.subtrees, candidate.shape))
+    return Written(task.parsed, export(task.parsed, pruned), candidate.shape, pruned)

@@ -28,7 +28,7 @@ from pine_boost.certificate.claims import (
     share_promise,
     short_statistic,
 )
-from pine_boost.compression.fixed_sequence import allowed, require_rows
+from pine_boost.compression.fixed_sequence import Target, allowed
 from pine_boost.compression.record import rows_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import path_of
@@ -255,7 +255,7 @@ def choose_margin(
     require_share(confidence, "confidence")
     fidelity, confidence = float(fidelity), float(confidence)
     n_val = len(distance)
-    require_rows(n_val, fidelity, confidence)
+    Target(n_val, confidence, fidelity).require_rows()
     # ascending, so the rows at or beyond a level are a suffix
     wrong = np.sort(distance[differs])
     n_wrong = len(wrong) - np.searchsorted(wrong, levels, side="left")

@@ -8,7 +8,7 @@ which is tested on X_val in fixed sequence.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from pine_boost import kernels
 from pine_boost.budget import Budget, OutOfTime, Step
 from pine_boost.compression.fit import build_equations
-from pine_boost.compression.fixed_sequence import allowed, expected_share, in_order
+from pine_boost.compression.fixed_sequence import Target, Tested, allowed, lower_bound
 from pine_boost.compression.path import Pace, Task, walk
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import TREES
@@ -30,6 +30,7 @@ from pine_boost.native.predict import CHUNK_CELLS, load_native
 from pine_boost.options import AccelerateOptions
 from pine_boost.scoring.proved_exits import choose_stages, exits_at
 from pine_boost.tables.native import as_table
+from pine_boost.tables.rows import AnyRows
 from pine_boost.tables.schema import schema_of
 
 _N_STAGES, _FEWEST_STAGES = 12, 4
@@ -269,33 +270,37 @@ def validate_exits(
     nothing = ValidatedExits(None, [], np.zeros(n_rows, dtype=bool))
     if not stages.shapes:
         return nothing
-    target = (n_rows, options.fidelity, options.confidence)
-    levels = choose(estimate_levels(task, stages), expected_share(*target))
+    most = allowed(n_rows, options.fidelity, options.confidence)
+    levels = choose(estimate_levels(task, stages), Target(n_rows, options.confidence, options.fidelity).aim())
     proved = choose_stages(np.linspace(0, 1, flat.n_trees + 1), parsed.forest.n_outputs)
     plan_at = exit_plans(task, stages, exits_at(parsed.forest, stages.order, proved))
     try:
         expected = task.goal.native_answers(parsed, tables.X_val, budget.check).classes
     except OutOfTime:
         return nothing
-    changes: list[BoolArray] = []  # of every level
-    n_most = max(1, CHUNK_CELLS // flat.n_trees)
-
-    def counts() -> Iterator[int]:
-        for level in levels:
-            trees, classes = kernels.bind(flat, native, plan_at(level.level)), []
-            for matrix in tables.val.chunks():
-                for start in range(0, len(matrix), n_most):
-                    if budget.is_over:  # ending the sequence early accepts less
-                        return
-                    classes.append(trees.classes(matrix[start : start + n_most]))
-            changes.append(np.concatenate(classes) != expected)
-            yield int(changes[-1].sum())
-
     found = nothing
-    outcomes = in_order(counts(), n_rows, options.confidence, (allowed(*target),))
-    for level, outcome in zip(levels, outcomes, strict=False):
+    for level in levels:
+        plan = plan_at(level.level)
+        classes = _classes(kernels.bind(flat, native, plan), flat.n_trees, tables.val, budget)
+        if classes is None:  # ending the sequence early accepts less
+            break
+        changed = classes != expected
+        n_changed = int(changed.sum())
+        outcome = Tested(n_changed, lower_bound(n_changed, n_rows, options.confidence), n_changed <= most)
         stated = {"level": level.level, "estimate": level.estimate, "work": level.cost, **asdict(outcome)}
         found = replace(found, tested=[*found.tested, stated])
-        if outcome.accepted:
-            found = replace(found, plan=plan_at(level.level), changed=changes[-1])
+        if not outcome.accepted:
+            break
+        found = replace(found, plan=plan, changed=changed)
     return found
+
+
+def _classes(trees: kernels.Trees, n_trees: int, rows: AnyRows, budget: Budget) -> IntArray | None:
+    """The classes of all rows; None where time runs out."""
+    classes, n_most = [], max(1, CHUNK_CELLS // n_trees)
+    for matrix in rows.chunks():
+        for start in range(0, len(matrix), n_most):
+            if budget.is_over:
+                return None
+            classes.append(trees.classes(matrix[start : start + n_most]))
+    return np.concatenate(classes)

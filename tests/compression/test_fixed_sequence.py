@@ -7,15 +7,16 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from pine_boost.compression.fixed_sequence import (
+    FixedSequence,
+    Target,
+    _changes_at_most,
     allowances,
     allowed,
-    expected_share,
     fewest_rows,
     highest_fidelity,
-    in_order,
     lower_bound,
-    require_rows,
 )
+from pine_boost.compression.fixed_sequence import Tested as Counted
 from pine_boost.compression.path import Candidate
 from pine_boost.compression.shape import Shape
 from pine_boost.compression.validation import choose, thinned, undominated
@@ -33,11 +34,11 @@ def test_bound_is_the_exact_one_sided_interval(n_rows, confidence):
 
 def test_299_rows_carry_99_percent_and_298_do_not():
     assert fewest_rows(0.99, 0.95) == 299
-    require_rows(299, 0.99, 0.95)
+    Target(299, 0.95, 0.99).require_rows()
     with pytest.raises(InvalidInputError, match=r"at least 299.*fidelity=0\.9899 at most"):
-        require_rows(298, 0.99, 0.95)
+        Target(298, 0.95, 0.99).require_rows()
     assert highest_fidelity(298, 0.95) < 0.99
-    require_rows(298, highest_fidelity(298, 0.95), 0.95)
+    Target(298, 0.95, highest_fidelity(298, 0.95)).require_rows()
 
 
 @pytest.mark.parametrize("n_rows", [299, 1000, 5210])
@@ -47,29 +48,32 @@ def test_allowed_is_the_largest_count_that_reaches_the_target(n_rows):
     assert binom.cdf(most, n_rows, 0.01) <= 0.05 < binom.cdf(most + 1, n_rows, 0.01)
 
 
+def _verdicts(counts, tests):
+    """Whether each count is accepted, as far as the sequence goes."""
+    sequence, verdicts = FixedSequence(tests), []
+    for count in counts:
+        if sequence.is_over:
+            break
+        verdicts.append(sequence.judge(Counted(count, 0.0, False)).accepted)
+    return verdicts
+
+
 def test_testing_goes_on_once_with_a_stricter_test():
-    seen = []
-
-    def counts():
-        for count in (0, 4, 60, 4, 0):
-            seen.append(count)
-            yield count
-
     first, second = allowances(1000, 0.99, 0.95)
     assert second < 4 <= first
-    tested = list(in_order(counts(), 1000, 0.95, (first, second)))
-    assert [entry.accepted for entry in tested] == [True, True, False, False]  # 4 is too many after a failure
-    assert seen == [0, 4, 60, 4]  # what comes after the second failure is never looked at
-    tested = list(in_order([0, 60, 0, second, 60, 0], 1000, 0.95, (first, second)))
-    assert [entry.accepted for entry in tested] == [True, False, True, True, False]
-    assert [entry.accepted for entry in in_order([60, 0], 1000, 0.95, (first,))] == [False]
+    tests = Target(1000, 0.95, 0.99).tests()
+    # 4 is too many after a failure, and what comes after the second failure is never looked at
+    assert _verdicts([0, 4, 60, 4, 0], tests) == [True, True, False, False]
+    assert _verdicts([0, 60, 0, second, 60, 0], tests) == [True, False, True, True, False]
+    assert _verdicts([60, 0], tests[:1]) == [False]
 
 
 def test_counts_and_limits_of_numpy_are_tested_like_those_of_python():
     for of_count in (int, np.int64, np.int32):
         for of_limit in (int, np.int64):
-            tested = list(in_order(map(of_count, (0, 50)), 100, 0.95, (of_limit(1),)))
-            assert [(entry.n_changed, entry.accepted) for entry in tested] == [(0, True), (50, False)]
+            verdicts = _verdicts(map(of_count, (0, 50)), [_changes_at_most(of_limit(1))])
+            assert verdicts == [True, False]
+            assert all(type(verdict) is bool for verdict in verdicts)
 
 
 def _shape(n_leaves):
@@ -99,8 +103,8 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(world, n_fit, n_val):
     random = np.random.default_rng([len(world), n_fit, n_val])
     changed = CHANGED[world]
     first = 51 * np.arange(len(changed)) if world == "apart" else np.zeros(len(changed), dtype=int)
-    target = (n_val, fidelity, confidence)
-    share = max(expected_share(*target), 1 / n_fit)
+    target = Target(n_val, confidence, fidelity)
+    share, tests = max(target.aim(), 1 / n_fit), target.tests()
 
     @cache  # few rows to fit have few different estimates: what is drawn again is chosen once
     def chosen(estimates):
@@ -114,10 +118,10 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(world, n_fit, n_val):
         # sizes and order come from the fit rows alone
         chain = chosen(tuple((seen[first + changed] - seen[first]) / n_fit))
         changes = [int(counts[first[i] + changed[i]] - counts[first[i]]) for i in chain]
-        tested = list(in_order(changes, n_val, confidence, allowances(*target)))
-        accepted += any(test.accepted for test in tested)
+        verdicts = _verdicts(changes, tests)
+        accepted += any(verdicts)
         broken += any(
-            test.accepted and changed[i] / CELLS > 1 - fidelity for i, test in zip(chain, tested, strict=False)
+            verdict and changed[i] / CELLS > 1 - fidelity for i, verdict in zip(chain, verdicts, strict=False)
         )
     # three standard deviations of a count of 2000 draws above the stated rate
     rate = 1 - confidence
@@ -141,7 +145,7 @@ def test_two_tests_share_one_level(n_rows):
 
 def test_a_sample_that_allows_no_change_still_tests_smaller_shapes():
     assert allowed(110, 0.9731, 0.95) == 0
-    share = expected_share(110, 0.9731, 0.95)
+    share = Target(110, 0.95, 0.9731).aim()
     found = [_candidate(100, 0.001), _candidate(50, 0.003), _candidate(10, 0.004)]
     chain = [candidate.cost for candidate in choose(found, share)]
     assert chain[0] == 100

@@ -10,7 +10,7 @@ from scipy.stats import multinomial
 
 import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError
-from pine_boost.compression.fixed_sequence import SHARES_OF_LEVEL, Target, bet, judge, most_lost
+from pine_boost.compression.fixed_sequence import SHARES_OF_LEVEL, FixedSequence, Target, bet, most_lost
 from pine_boost.compression.record import TestedSize as Size
 from pine_boost.compression.record import read_record
 from pine_boost.json_fields import digest_of
@@ -49,17 +49,17 @@ def test_the_level_of_the_exact_test_is_never_exceeded(n_rows, max_loss):
 def test_accuracy_is_lost_at_most_as_often_as_stated(n_rows, max_loss, rate):
     """Two candidates of a sequence that both lose exactly max_loss, on rows of their own."""
     random = np.random.default_rng([n_rows, int(100 * rate)])
-    first, second = Target(n_rows, 0.95, None, max_loss).tests()
+    tests = Target(n_rows, 0.95, None, max_loss).tests()
     shares = [rate + max_loss, rate, 1 - max_loss - 2 * rate]
     drawn = random.multinomial(n_rows, shares, (N_DRAWS, 2))
-    broken = sum(
-        any(accepted for _, accepted in judge([_counted(*row) for row in candidates], [first, second]))
-        for candidates in drawn[:, :, :2].tolist()
-    )
+    broken = 0
+    for candidates in drawn[:, :, :2].tolist():
+        sequence = FixedSequence(tests)
+        broken += any([sequence.judge(_counted(*row)).accepted for row in candidates])
     assert broken <= _most_often(0.05)
     # and a model that is as good as the original is accepted, the more often the less the two differ
     good = random.multinomial(n_rows, [rate / 20, rate / 20, 1 - rate / 10], N_DRAWS)[:, :2].tolist()
-    assert sum(first(_counted(*row)) for row in good) > N_DRAWS / 2
+    assert sum(tests[0](_counted(*row)) for row in good) > N_DRAWS / 2
 
 
 def _counted(lost, gained, e_value=None):

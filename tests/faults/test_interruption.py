@@ -256,7 +256,7 @@ def test_ctrl_c_during_a_step_of_a_survey_ends_all_that_follows(boosted, is_prov
 
 
 def test_a_second_ctrl_c_is_raised(boosted, monkeypatch):
-    def pressed(*_):
+    def pressed(*_, **__):
         raise KeyboardInterrupt
 
     model, X = boosted

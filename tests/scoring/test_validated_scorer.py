@@ -14,7 +14,6 @@ import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelError
 from pine_boost.budget import Budget
 from pine_boost.compression.fixed_sequence import allowed
-from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import set_up
 from pine_boost.compression.shape import GONE, margins
 from pine_boost.native.predict import _LOADED
@@ -91,7 +90,7 @@ def test_levels_stop_at_the_first_that_fails(boosted):
 def test_stages_are_nested_prefixes_of_the_order(boosted):
     model, X_fit, X_val, _ = boosted
     parsed = read_model(model)
-    task = set_up(Goal(parsed.forest), "trees", MemoryRows(X_fit), 0, Budget.of())
+    task = set_up(parsed, "trees", MemoryRows(X_fit), 0, Budget.of())
     stages = build_stages(task, Budget.of())
     assert sorted(stages.order) == list(range(40))
     for count, shape in zip(stages.counts, stages.shapes, strict=True):
