@@ -15,14 +15,7 @@ import numpy as np
 from pine_boost import kernels
 from pine_boost.budget import Budget, Step, StopReason, until_ctrl_c
 from pine_boost.certificate.certificate import library_versions
-from pine_boost.certificate.claims import (
-    MEASURED,
-    NOT_VALIDATED,
-    VALIDATED,
-    Statement,
-    scorer_claim,
-    tested_scorer_claim,
-)
+from pine_boost.certificate.claims import NOT_VALIDATED, Statement, scorer_claim, tested_scorer_claim
 from pine_boost.committee import accelerate_committee, committee_of
 from pine_boost.compress import compress_booster
 from pine_boost.compression.fixed_sequence import Target, lower_bound
@@ -436,7 +429,6 @@ def _validate(
         )
         if test.is_interrupted and not budget.is_interrupted:
             budget = budget.after_ctrl_c()
-    status = NOT_VALIDATED if found.plan is None else MEASURED if tables.is_overlapping else VALIDATED
     confidence, n_changed = float(options.confidence), int(found.changed.sum())
     segments = find_segments(options.segments, tables.X_val, schema_of(parsed.forest), found.changed, confidence)
     statement = {
@@ -447,12 +439,12 @@ def _validate(
         "n_val": tables.val.n_rows,
         "n_changed": n_changed,
         "bound": lower_bound(n_changed, tables.val.n_rows, confidence),
-        "overlap": tables.overlap,
+        "overlap": tables.overlap.share,
         "validation_digest": rows_digest(tables.val, parsed.forest.n_features),
         "segments": [asdict(segment) for segment in segments],
         "path": found.tested,
     }
-    return status, statement, found.plan, budget
+    return tables.status(has_passed=found.plan is not None), statement, found.plan, budget
 
 
 def _accelerate_compressed(

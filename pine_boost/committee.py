@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pine_boost._version import __version__
 from pine_boost.budget import SHARES, Budget, StopReason, until_ctrl_c
-from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, Statement
+from pine_boost.certificate.claims import NOT_VALIDATED, Statement
 from pine_boost.certificate.saved import digests
 from pine_boost.compression.fixed_sequence import FixedSequence, Target, Tested, lower_bound
 from pine_boost.compression.path import Candidate, Task, find_path, set_up
@@ -455,18 +455,17 @@ def _result(
         return tested, best, chosen
 
     (tested, best, (model, after)), budget = until_ctrl_c(test, budget)
-    status = NOT_VALIDATED if not best.accepted else MEASURED if tables.is_overlapping else VALIDATED
     calls = partial(_calls, committee.whole, model)
     result = CommitteeResult(
         model=model,
-        status=status,
+        status=tables.status(has_passed=best.accepted),
         claim="",
         fidelity=target.fidelity,
         confidence=target.confidence,
         n_val=target.n_rows,
         n_changed=best.n_changed,
         bound=best.bound,
-        overlap=tables.overlap,
+        overlap=tables.overlap.share,
         tested=tuple(tested),
         minimize=getattr(options, "minimize", None),  # a scorer evaluates every tree
         side_by_side=SideBySide(before(), after(), "X_fit", calls, first_rows(tables.X_val, WORK_ROWS)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from pine_boost.model.forest import BoolArray, FloatArray, Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import asked_in_chunks, predict_classes, predict_margins
 from pine_boost.notebooks import aligned, displayed, table_html
-from pine_boost.options import is_real, option_of
+from pine_boost.options import option_of
 from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import band_of
 from pine_boost.pipelines.given import read_given, read_raw_rows
@@ -251,15 +251,30 @@ def compare_models(
 
 
 @dataclass(frozen=True, eq=False)
+class Answers:
+    """Labels or values of rows, probabilities or None, and whether the labels are classes (None: unknown)."""
+
+    labels: npt.NDArray[Any]
+    chances: FloatArray | None
+    is_class: bool | None
+
+    def shown(self, row: int) -> str:
+        """The answer for one row in words."""
+        if self.chances is None:
+            return str(self.labels[row])
+        return f"{self.labels[row]} ({', '.join(f'{value:.4f}' for value in self.chances[row][:6])})"
+
+
+@dataclass(frozen=True, eq=False)
 class Predictor:
     """A model that answers.
 
-    ``ask`` maps a table to labels or values, probabilities or None, and whether these are classes (None: unknown).
-    ``read`` reads a table file as the model takes it; None for a model that merely predicts.
+    ``ask`` maps a table to the answers; ``read`` reads a table file as the model takes it, None for a model that merely
+    predicts.
     """
 
     name: str
-    ask: Callable[[Any], tuple[npt.NDArray[Any], FloatArray | None, bool | None]]
+    ask: Callable[[Any], Answers]
     read: Callable[..., TableFile] | None = None
 
 
@@ -294,11 +309,11 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
     return Predictor(name, partial(_ask_object, source, threshold), reading)
 
 
-def _ask_native(model: Model, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:
+def _ask_native(model: Model, X: Any) -> Answers:
     forest, native = model.forest, native_sum(model)
     margins = asked_in_chunks(lambda model, X: predict_margins(model, X)[0], model, X)
     if not forest.decides:
-        return np.asarray(apply_link(native, native.link, margins))[:, 0], None, False
+        return Answers(np.asarray(apply_link(native, native.link, margins))[:, 0], None, is_class=False)
     found = asked_in_chunks(predict_classes, model, X)
     rule, chances = probability_rule(model), None
     if rule.form != "none":  # as the library rounds them
@@ -306,21 +321,16 @@ def _ask_native(model: Model, X: Any) -> tuple[npt.NDArray[Any], FloatArray | No
         if rule.form == "pair":
             chances = np.concatenate([1 - chances, chances], axis=1)
         chances = chances.astype(np.float64)
-    return _named(np.asarray(forest.classes), found, forest.decision.thresholds), chances, True
+    labels = _named(np.asarray(forest.classes), found, len(forest.decision.thresholds))
+    return Answers(labels, chances, is_class=True)
 
 
-def _named(classes: npt.NDArray[Any], found: npt.NDArray[Any], threshold: Threshold) -> npt.NDArray[Any]:
+def _named(classes: npt.NDArray[Any], found: npt.NDArray[Any], n_thresholds: int) -> npt.NDArray[Any]:
     """Labels of class indices; score bands keep their numbers."""
-    return found if len(classes) <= len(_cuts(threshold)) else classes[found]
+    return found if len(classes) <= n_thresholds else classes[found]
 
 
-def _cuts(threshold: Threshold) -> tuple[float, ...]:
-    if threshold is None:
-        return ()
-    return (float(threshold),) if is_real(threshold) else tuple(threshold)  # type: ignore[arg-type]  # a sequence
-
-
-def _ask_object(model: Any, threshold: Threshold, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:
+def _ask_object(model: Any, threshold: Threshold, X: Any) -> Answers:
     try:
         return _predicted(model, threshold, X)
     except (PineBoostError, MemoryError):
@@ -332,7 +342,7 @@ def _ask_object(model: Any, threshold: Threshold, X: Any) -> tuple[npt.NDArray[A
         ) from error
 
 
-def _predicted(model: Any, threshold: Threshold, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:
+def _predicted(model: Any, threshold: Threshold, X: Any) -> Answers:
     classes = np.asarray(getattr(model, "classes_", ()))
     chances = None
     if hasattr(model, "predict_proba"):
@@ -345,13 +355,14 @@ def _predicted(model: Any, threshold: Threshold, X: Any) -> tuple[npt.NDArray[An
                 "have.",
                 option="threshold",
             )
-        return _named(classes, band_of(chances[:, 1], _cuts(threshold)), threshold), chances, True
+        cuts = np.atleast_1d(np.asarray(threshold, dtype=np.float64)).tolist()
+        return Answers(_named(classes, band_of(chances[:, 1], cuts), len(cuts)), chances, is_class=True)
     predict = model.predict if hasattr(model, "predict") else model
     labels = np.asarray(predict(X))
     if labels.ndim > 1 and labels.size == len(labels):
         labels = labels.reshape(-1)
     is_class = True if len(classes) or chances is not None or labels.dtype.kind not in "f" else None
-    return labels, chances, is_class
+    return Answers(labels, chances, is_class)
 
 
 def compare_answers(
@@ -370,25 +381,25 @@ def compare_answers(
     option_of("compare_models", "fidelity").require(fidelity)
     option_of("", "confidence").require(confidence)
     option_of("", "tolerance").require(tolerance)
-    (said_a, chances_a, class_a), (said_b, chances_b, class_b) = before.ask(X_before), after.ask(X_after)
-    n_rows = row_count(said_a)
-    if n_rows == 0 or said_a.shape != said_b.shape or said_a.ndim != 1:
+    a, b = before.ask(X_before), after.ask(X_after)
+    n_rows = row_count(a.labels)
+    if n_rows == 0 or a.labels.shape != b.labels.shape or a.labels.ndim != 1:
         raise InvalidInputError(
-            f"The models give answers of shape {said_a.shape} and {said_b.shape}; one answer per row is compared, of "
-            "at least one row."
+            f"The models give answers of shape {a.labels.shape} and {b.labels.shape}; one answer per row is compared, "
+            "of at least one row."
         )
-    are_classes = bool(class_a or class_b)
+    are_classes = bool(a.is_class or b.is_class)
     if are_classes:
-        _require_same_kind(said_a, said_b, class_a, class_b)
-        numbers = _probabilities(chances_a, chances_b, tolerance)
+        _require_same_kind(a, b)
+        a, b = _with_common_chances(a, b, tolerance)
+        moved = None if a.chances is None or b.chances is None else _moved(a.chances, b.chances)
+        changed = a.labels != b.labels
     else:
-        said_a, said_b = (np.asarray(said, dtype=np.float64) for said in (said_a, said_b))
-        numbers = [said_a[:, None], said_b[:, None]]
-    moved = _moved(*numbers)
-    changed = said_a != said_b if are_classes else np.zeros(n_rows, dtype=bool)
+        a, b = (Answers(np.asarray(said.labels, dtype=np.float64), None, False) for said in (a, b))
+        moved, changed = _moved(a.labels[:, None], b.labels[:, None]), np.zeros(n_rows, dtype=bool)
     if moved is not None and (tolerance is not None or not are_classes):
         changed = changed | ~(moved <= (tolerance or 0.0))
-    has_few = are_classes and len(np.unique(said_a)) <= _MOST_DECISIONS
+    has_few = are_classes and len(np.unique(a.labels)) <= _MOST_DECISIONS
     n_changed = int(changed.sum())
     same = Coverage.of(n_rows, n_rows - n_changed, confidence)
     labels = _columns(segments, X_before)
@@ -406,42 +417,38 @@ def compare_answers(
         tolerance=tolerance,
         differences=_differences(moved),
         segments=count_segments(named, changed, confidence),
-        decisions=count_segments({"": said_a}, changed, confidence) if has_few else (),
-        worst=_worst(numbers if are_classes else [None, None], (said_a, said_b), changed, moved),
-        accuracy=None if y is None or not are_classes else _accuracy(said_a, said_b, y, confidence),
+        decisions=count_segments({"": a.labels}, changed, confidence) if has_few else (),
+        worst=_worst(a, b, changed, moved),
+        accuracy=None if y is None or not are_classes else _accuracy(a.labels, b.labels, y, confidence),
     )
 
 
-def _require_same_kind(a: npt.NDArray[Any], b: npt.NDArray[Any], class_a: Any, class_b: Any) -> None:
+def _require_same_kind(a: Answers, b: Answers) -> None:
     """Raise if labels can never be equal, so that a difference would say nothing."""
-    texts = [
-        said.dtype.kind in "OUS" and not all(isinstance(v, (int, float)) for v in said.tolist()) for said in (a, b)
-    ]
-    whole = all(
-        is_text or np.array_equal(s, np.round(s.astype(float))) for s, is_text in zip((a, b), texts, strict=True)
-    )
-    if texts[0] != texts[1] or False in (class_a, class_b) or not whole:
-        shown = [", ".join(map(repr, np.unique(said)[:4].tolist())) for said in (a, b)]
+    pair = a.labels, b.labels
+    texts = [said.dtype.kind in "OUS" and not all(isinstance(v, (int, float)) for v in said.tolist()) for said in pair]
+    whole = all(is_text or np.array_equal(s, np.round(s.astype(float))) for s, is_text in zip(pair, texts, strict=True))
+    if texts[0] != texts[1] or False in (a.is_class, b.is_class) or not whole:
+        shown = [", ".join(map(repr, np.unique(said)[:4].tolist())) for said in pair]
         raise InvalidInputError(
             f"The models answer differently: the first with {shown[0]}, the second with {shown[1]}. Boosters and files "
             "give class indices; pass models that give the same labels, or both as numbers."
         )
 
 
-def _probabilities(a: FloatArray | None, b: FloatArray | None, tolerance: float | None) -> list[Any]:
-    if a is not None and b is not None and a.shape == b.shape:
-        return [a, b]
+def _with_common_chances(a: Answers, b: Answers, tolerance: float | None) -> tuple[Answers, Answers]:
+    """Both with their probabilities if these can be compared, else without."""
+    if a.chances is not None and b.chances is not None and a.chances.shape == b.chances.shape:
+        return a, b
     if tolerance is not None:
         raise InvalidInputError(
             "tolerance compares probabilities, which not both models give; leave it out to compare classes.",
             option="tolerance",
         )
-    return [None, None]
+    return replace(a, chances=None), replace(b, chances=None)
 
 
-def _moved(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
-    if a is None or b is None:
-        return None
+def _moved(a: FloatArray, b: FloatArray) -> FloatArray:
     both = np.isnan(a) & np.isnan(b)
     return np.asarray(np.where(both | (a == b), 0.0, np.abs(a - b)).max(axis=1))
 
@@ -476,27 +483,15 @@ def segment_column(path: str | os.PathLike[str], column: str) -> npt.NDArray[Any
     return np.asarray(_columns(column, read_any(Path(path), {})))
 
 
-def _worst(
-    chances: list[Any], said: tuple[Any, Any], changed: BoolArray, moved: FloatArray | None
-) -> tuple[ComparedRow, ...]:
+def _worst(a: Answers, b: Answers, changed: BoolArray, moved: FloatArray | None) -> tuple[ComparedRow, ...]:
     by = np.zeros(len(changed)) if moved is None else np.where(np.isnan(moved), np.inf, moved)
     order = np.lexsort((-by, ~changed))[:_WORST]
     chosen = [int(row) for row in order if changed[row] or by[row] > 0]
+    differences = [None if moved is None or not np.isfinite(moved[row]) else float(moved[row]) for row in chosen]
     return tuple(
-        ComparedRow(
-            row,
-            _shown(said[0], chances[0], row),
-            _shown(said[1], chances[1], row),
-            None if moved is None or not np.isfinite(moved[row]) else float(moved[row]),
-        )
-        for row in chosen
+        ComparedRow(row, a.shown(row), b.shown(row), difference)
+        for row, difference in zip(chosen, differences, strict=True)
     )
-
-
-def _shown(said: npt.NDArray[Any], chances: FloatArray | None, row: int) -> str:
-    if chances is None:
-        return str(said[row])
-    return f"{said[row]} ({', '.join(f'{value:.4f}' for value in chances[row][:6])})"
 
 
 def _accuracy(a: npt.NDArray[Any], b: npt.NDArray[Any], y: Any, confidence: float) -> PairedAccuracy:

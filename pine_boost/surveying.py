@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,6 +89,38 @@ class Line:
         source = stricter.source or stricter.promise
         note = "; ".join(filter(None, (self.note, f"the model of a stricter promise, {source}")))
         return replace(self, call=stricter.call, found=stricter.found, work=stricter.work, note=note, source=source)
+
+
+@dataclass(frozen=True, eq=False)
+class Surveyed:
+    """What is surveyed.
+
+    Attributes
+    ----------
+    original : Line
+    rows : array
+        On which the work of all models is measured.
+    X_fit, X_look : table
+        For the ensemble inside.
+    tables : Tables
+        The same as the trees see them.
+    options : CompressOptions
+    given : mapping
+        Options of every printed call, as the user gave them.
+    """
+
+    original: Line
+    rows: FloatArray
+    X_fit: Any
+    X_look: Any
+    tables: Tables
+    options: CompressOptions
+    given: Mapping[str, Any]
+
+    @property
+    def model(self) -> Model:
+        """The ensemble inside."""
+        return self.original.found
 
 
 def survey(
@@ -174,14 +207,14 @@ def survey(
         given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run
         rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
         line = Line("the original", None, parsed, work_of(parsed.forest, rows))
-        moved = {} if parsed.forest.decides else {"tolerance": tolerance}
-        fast, budget = _accelerated(line, rows, moved, given, random_state, budget)  # first: it needs no data
-        lossless = _lossless(line, rows)
+        asked = Surveyed(line, rows, X_fit, X_look, tables, options, given)
+        fast, budget = _accelerated(asked, budget)  # first: it needs no data
+        lossless = _lossless(asked)
         proved: list[Line] = []
         budget = replace(budget, callback=report_progress)
         if parsed.forest.decides:
-            proved, budget = _proved(line, rows, X_fit, X_look, options, given, budget)
-        compressed, budget = _compressed(line, rows, tables, options, given, budget)
+            proved, budget = _proved(asked, budget)
+        compressed, budget = _compressed(asked, budget)
         say(report_progress, "measuring speeds")
         lines = [line, *_monotone(lossless, proved, compressed, tolerance), fast]  # the scorer may take all time left
         (original, *smaller, accelerated), budget = until_ctrl_c(partial(_measured, parsed, lines), budget)
@@ -194,20 +227,15 @@ def _monotone(lossless: Line, proved: list[Line], compressed: list[Line], tolera
 
     ``proved`` are those for all alphas, ascending, and last the one that leaves inputs near the boundary out.
     """
-    lines, above = [lossless], lossless
-    for line in proved[:-1]:
-        above = line.inherit(above)
-        lines.append(above)
-    if proved:
-        middle = lines[1 + ALPHAS.index(_ALPHA_OF_AUTO)]
-        lines.append(proved[-1].inherit(middle))
-    above = lossless
-    if proved and lines[1].holds_everywhere and tolerance is None:
-        above = lines[1]
-    for line in compressed:
-        above = line.inherit(above)
-        lines.append(above)
-    return lines
+
+    def pass_on(stricter: Line, line: Line) -> Line:
+        return line.inherit(stricter)
+
+    strict = list(accumulate([lossless, *proved[:-1]], pass_on))
+    near = [pass_on(strict[1 + ALPHAS.index(_ALPHA_OF_AUTO)], proved[-1])] if proved else []
+    is_faithful = proved and strict[1].holds_everywhere and tolerance is None
+    start = strict[1] if is_faithful else lossless
+    return [*strict, *near, *list(accumulate([start, *compressed], pass_on))[1:]]
 
 
 def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Offer, ...]:
@@ -235,26 +263,20 @@ def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Off
     return tuple(offers)
 
 
-def _accelerated(
-    original: Line,
-    rows: FloatArray,
-    moved: Mapping[str, float | None],
-    given: Mapping[str, Any],
-    seed: int,
-    budget: Budget,
-) -> tuple[Line, Budget]:
+def _accelerated(asked: Surveyed, budget: Budget) -> tuple[Line, Budget]:
     """The proved scorer and its work on the rows of all lines; its speed is relative to the native ``predict``."""
-    call = Asked("accelerate_booster", (), {**moved, **given})
-    line = replace(original, promise=scorer_offer(moved.get("tolerance")), call=call)
+    forest = asked.model.forest
+    moved: dict[str, Any] = {} if forest.decides else {"tolerance": asked.options.tolerance}
+    call = Asked("accelerate_booster", (), {**moved, **asked.given})
+    line = replace(asked.original, promise=scorer_offer(moved.get("tolerance")), call=call)
     try:
-        fast = accelerate_booster(original.found, **moved, random_state=seed, verbose=False)  # type: ignore[arg-type]
+        fast = accelerate_booster(asked.model, **moved, random_state=asked.options.random_state, verbose=False)
     except PineBoostError as error:
         return _refused(line, error), budget
     budget = budget.after_ctrl_c() if "stopped" in fast.facts else budget
-    forest = original.found.forest
-    met = fast.scorer.trees_met(as_table(rows, schema_of(forest)))
+    met = fast.scorer.trees_met(as_table(asked.rows, schema_of(forest)))
     kept = np.array(fast.facts.get("truncation", {}).get("trees", range(forest.n_trees)), np.int32)
-    work = work_of(forest, rows, kept[fast.scorer.parts.plan.order], met)
+    work = work_of(forest, asked.rows, kept[fast.scorer.parts.plan.order], met)
     note = f"needs no data; a typical row of X_fit visits {met.mean():.3g} of {forest.n_trees} trees"
     return replace(line, work=work, note=note, side=fast.side_by_side), budget
 
@@ -263,25 +285,17 @@ def _refused(line: Line, error: PineBoostError) -> Line:
     return replace(line, note=f"refused: {error}"[:200])
 
 
-def _lossless(original: Line, rows: FloatArray) -> Line:
+def _lossless(asked: Surveyed) -> Line:
     from pine_boost.simplification import simplify
 
-    line = replace(original, promise=lossless_offer(), call=Asked("simplify"))
+    line = replace(asked.original, promise=lossless_offer(), call=Asked("simplify"))
     try:
-        return line.with_model(simplify(line.found).simplified, rows)
+        return line.with_model(simplify(line.found).simplified, asked.rows)
     except PineBoostError as error:
         return _refused(line, error)
 
 
-def _proved(
-    original: Line,
-    rows: FloatArray,
-    X_fit: Any,
-    X_look: Any,
-    options: CompressOptions,
-    given: Mapping[str, Any],
-    budget: Budget,
-) -> tuple[list[Line], Budget]:
+def _proved(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
     """Proved at a few alphas, and last with inputs near the decision boundary left out; each gets its share of time.
 
     The loosest promise is tried first: it is proved soonest. Also returns what is left of the budget.
@@ -292,34 +306,35 @@ def _proved(
     regions = [*reversed(regions), {"alpha": _ALPHA_OF_AUTO, "indifference": AUTO}]
     lines, proofs = [], budget.share(SHARES["survey proofs"])
     for position, region in enumerate(regions):
-        call = Asked("prune_booster", ("X_fit", "X_cal"), {**region, **given, "spent": "survey"})
-        line = replace(original, promise=proved_offer(**{"indifference": 0.0, **region}), call=call, note=_NO_TIME)
+        call = Asked("prune_booster", ("X_fit", "X_cal"), {**region, **asked.given, "spent": "survey"})
+        promise = proved_offer(**{"indifference": 0.0, **region})
+        line = replace(asked.original, promise=promise, call=call, note=_NO_TIME)
         seconds = proofs.share(1 / (len(regions) - position)).remaining
-        how = {**region, "time_limit": max(seconds, 0.1), "random_state": options.random_state, "verbose": False}
+        how = {**region, "time_limit": max(seconds, 0.1), "random_state": asked.options.random_state, "verbose": False}
         try:
             if not (proofs.is_over or budget.is_interrupted):
-                result = prune_booster(original.found, X_fit, X_look, **how, callback=budget.callback)
+                result = prune_booster(asked.model, asked.X_fit, asked.X_look, **how, callback=budget.callback)
                 budget = budget.after_ctrl_c() if result.search.interrupted else budget
                 certificate = result.certificate
                 everywhere = certificate.undecided_exists is False and not certificate.narrowed
                 note = "" if result.status == "CERTIFIED" else _NO_TIME
                 is_faithful = region["alpha"] == 0 and everywhere
-                line = line.with_model(result.pruned, rows, note=note, holds_everywhere=is_faithful)
+                line = line.with_model(result.pruned, asked.rows, note=note, holds_everywhere=is_faithful)
         except PineBoostError as error:
             line = _refused(line, error)
         lines.append(line)
     return [*reversed(lines[:-1]), lines[-1]], budget
 
 
-def _compressed(
-    original: Line, rows: FloatArray, tables: Tables, options: CompressOptions, given: Mapping[str, Any], budget: Budget
-) -> tuple[list[Line], Budget]:
+def _compressed(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
     """One path, tested on the rows that are looked at for each target; and what is left of the budget."""
-    extra = {**({} if options.tolerance is None else {"tolerance": options.tolerance}), **given, "spent": "survey"}
-    kept = "class" if original.found.forest.decides else "value"
+    options, tables = asked.options, asked.tables
+    moved = {} if options.tolerance is None else {"tolerance": options.tolerance}
+    extra = {**moved, **asked.given, "spent": "survey"}
+    kept = "class" if asked.model.forest.decides else "value"
     lines = [
         replace(
-            original,
+            asked.original,
             promise=statistic_offer(fidelity, _CONFIDENCE, kept),
             call=Asked("compress_booster", ("X_fit", "X_val"), {"fidelity": fidelity, **extra}),
         )
@@ -328,7 +343,7 @@ def _compressed(
     if budget.is_over or budget.is_interrupted:
         return [replace(line, note="not tested in this time") for line in lines], budget
     try:
-        parsed = read_for_compression(original.found, options)
+        parsed = read_for_compression(asked.model, options)
     except PineBoostError as error:
         return [_refused(line, error) for line in lines], budget
     start = partial(set_up, parsed, WORK, tables.fit, options.random_state, tolerance=options.tolerance)
@@ -347,7 +362,7 @@ def _compressed(
             target = Target(n_look, _CONFIDENCE, fidelity)
             own = left.until(1 / (len(FIDELITIES) - n_before))
             found = validate(task, choose(path, target.aim()), tables, target, None, own, own).written
-            tested.append(line if found is None else line.with_model(found.model, rows))
+            tested.append(line if found is None else line.with_model(found.model, asked.rows))
         return tested
 
     return until_ctrl_c(test, budget)

@@ -16,14 +16,7 @@ from typing import Any
 
 from pine_boost.budget import Budget, StopReason
 from pine_boost.certificate.certificate import library_versions
-from pine_boost.certificate.claims import (
-    MEASURED,
-    NON_INFERIOR,
-    NOT_VALIDATED,
-    VALIDATED,
-    attack_claim,
-    lossless_in_words,
-)
+from pine_boost.certificate.claims import NON_INFERIOR, VALIDATED, attack_claim, lossless_in_words
 from pine_boost.certificate.saved import REPORT, digests, model_path, read_named
 from pine_boost.compression.distance import measure
 from pine_boost.compression.goal import ERROR, SQUARED, Goal, Loss
@@ -253,11 +246,9 @@ def build_compress_result(
     if native is None:
         native = original_bytes(parsed)
     goal, work = task.goal, replace(task.cost, minimize=WORK)
-    status = VALIDATED if options.max_loss is None else NON_INFERIOR
-    if written is None or tables.is_overlapping:
-        status = NOT_VALIDATED if written is None else MEASURED
+    promise = VALIDATED if options.max_loss is None else NON_INFERIOR
     record = CompressionRecord(
-        status=status,
+        status=tables.status(has_passed=written is not None, promise=promise),
         claim="",
         original_digest=forest_digest(parsed.forest),
         compressed_digest=forest_digest(compressed.forest),
@@ -277,7 +268,7 @@ def build_compress_result(
         work_after=work.of(task.original if written is None else written.shape),
         n_fit=tables.fit.n_rows,
         n_val=tables.val.n_rows,
-        overlap=tables.overlap,
+        overlap=tables.overlap.share,
         leaves_lossless=goal.forest.n_leaves,
         path=validated.tested,
         segments=find_segments(
@@ -295,5 +286,5 @@ def build_compress_result(
         versions=library_versions(parsed.forest.library),
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
-    record = replace(record, claim=record.expected_claim())
+    record = replace(record, claim=record.statement.claim())
     return CompressResult(native, record, parsed, compressed, validated.changed)

@@ -10,7 +10,6 @@ Which trees are compared makes the distance tight, never wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -182,11 +181,13 @@ def exact_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -
     if len(original.decision.cuts) != len(smaller.decision.cuts):
         return None
     questions = questions_of(original)
-    if not questions or not _names_trees(original, smaller, compared):
+    is_ascending = all(before < after for before, after in pairwise((-1, *compared, original.n_trees)))
+    if not questions or not is_ascending or np.count_nonzero(np.diff(smaller.tree_offset) > 1) != len(compared):
         return None
     pairs = _leaf_pairs(original, smaller, compared)
-    if pairs is None or len(pairs.ours) * len(questions) * len(_WEIGHTS) > _MOST_SUMS:
+    if pairs is None or len(pairs[0]) * len(questions) * len(_WEIGHTS) > _MOST_SUMS:
         return None
+    our_leaves, their_leaves, starts = pairs
     scale = min(exact.finest_scale(original), exact.finest_scale(smaller))
     ours = exact.to_units(original.leaf_vectors(), scale)
     theirs = exact.to_units(smaller.leaf_vectors(), scale)
@@ -197,12 +198,12 @@ def exact_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -
     rounding_ours, rounding_theirs = _rounding(original, smaller, scale)
     distances, reaches = [], []
     for question in questions:
-        f, g = question.side(ours)[pairs.ours], question.side(theirs)[pairs.theirs]
+        f, g = question.side(ours)[our_leaves], question.side(theirs)[their_leaves]
         cuts = (question.cut_side(original.decision), question.cut_side(smaller.decision))
         tried = []
         for weight in _WEIGHTS:
             # |f| and |g| are below 2**50 (finest_scale): no product leaves int64
-            largest = np.maximum.reduceat(_WEIGHT_UNIT * f - weight * g, pairs.starts)
+            largest = np.maximum.reduceat(_WEIGHT_UNIT * f - weight * g, starts)
             total = sum(int(one) for one in largest)
             total += _WEIGHT_UNIT * question.side_of(ours_fixed)
             total -= weight * question.side_of(theirs_fixed)
@@ -229,30 +230,14 @@ def _rounding(original: Forest, smaller: Forest, scale: int) -> tuple[Fraction, 
     return ours, theirs + Fraction(smaller.decision.guard)
 
 
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Pairs of leaves, one of each model, that one input may reach, sorted by tree of the original.
+def _leaf_pairs(
+    original: Forest, smaller: Forest, compared: Sequence[int]
+) -> tuple[IntArray, IntArray, IntArray] | None:
+    """Pairs of leaves, one of each model, that one input may reach, and where each tree of the original begins.
 
-    A tree without a partner is paired with an extra leaf of value 0 after the smaller model's last node.
-    """
-
-    ours: IntArray
-    theirs: IntArray
-    starts: IntArray
-
-
-def _names_trees(original: Forest, smaller: Forest, compared: Sequence[int]) -> bool:
-    n_splitting = np.count_nonzero(np.diff(smaller.tree_offset) > 1)
-    ends = (-1, *compared, original.n_trees)
-    ascending = all(before < after for before, after in pairwise(ends))
-    return n_splitting == len(compared) and ascending
-
-
-def _leaf_pairs(original: Forest, smaller: Forest, compared: Sequence[int]) -> _Pairs | None:
-    """Walk pairs of trees from their roots; None if there are too many pairs.
-
-    At equal splits both go down together, otherwise one of them goes down both ways. Every pair that an input can
-    reach is found, and possibly more.
+    A tree without a partner is paired with an extra leaf after the smaller model's last node. None if there are too
+    many pairs. Pairs of trees are walked from their roots: at equal splits both go down together, otherwise one of them
+    goes down both ways. Every pair that an input can reach is found, and possibly more.
     """
     nothing = smaller.n_nodes
     kind = np.append(smaller.kind, SplitKind.LEAF)
@@ -290,4 +275,4 @@ def _leaf_pairs(original: Forest, smaller: Forest, compared: Sequence[int]) -> _
     tree, a, b = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(tree, kind="stable")
     starts = np.searchsorted(tree[order], np.arange(original.n_trees))
-    return _Pairs(a[order], b[order], starts)
+    return a[order], b[order], starts

@@ -95,18 +95,13 @@ class Goal:
         return Answers(classes, numbers)
 
     def differ(self, before: Answers, after: Answers) -> BoolArray:
-        """Rows whose native class changed, or whose number moved by more than the tolerance."""
-        return differ(before, after, self.tolerance)
-
-
-def differ(before: Answers, after: Answers, tolerance: float | None) -> BoolArray:
-    """Rows whose class changed, or whose number moved by more than the tolerance."""
-    parts = []
-    if before.classes is not None and after.classes is not None:
-        parts.append(before.classes != after.classes)
-    if tolerance is not None and before.numbers is not None and after.numbers is not None:
-        parts.append(np.abs(after.numbers - before.numbers).max(axis=1) > tolerance)
-    return np.asarray(np.logical_or.reduce(parts))
+        """Rows whose class changed, or whose number moved by more than the tolerance."""
+        parts = []
+        if before.classes is not None and after.classes is not None:
+            parts.append(before.classes != after.classes)
+        if self.tolerance is not None and before.numbers is not None and after.numbers is not None:
+            parts.append(np.abs(after.numbers - before.numbers).max(axis=1) > self.tolerance)
+        return np.asarray(np.logical_or.reduce(parts))
 
 
 def native_probabilities(model: Model, X: Any, check: Callable[[], None] | None = None) -> FloatArray | None:

@@ -64,11 +64,6 @@ class Cost:
     depth: FloatArray
 
     @property
-    def whole_trees(self) -> bool:
-        """Whether only whole trees are dropped."""
-        return self.minimize == TREES
-
-    @property
     def per_tree(self) -> float:
         """What a tree costs beside its leaves."""
         return {WORK: TREE_WORK, LEAVES: 0.0, TREES: 1.0}[self.minimize]
@@ -303,7 +298,7 @@ def collapse(forest: Forest, cost: Cost, shape: Shape, leaf_weight: FloatArray, 
     saved_alone = cumulated_cost[subtrees.last] - cumulated_cost[subtrees.first] - node_cost
     count = np.concatenate([[0], np.cumsum(begins)])
     may_go = count[subtrees.last] - count[subtrees.first] + is_root > 1
-    nodes = np.flatnonzero(may_go & (saved_alone > 0) & (is_root if cost.whole_trees else True))
+    nodes = np.flatnonzero(may_go & (saved_alone > 0) & (is_root if cost.minimize == TREES else True))
     first, last = subtrees.first[nodes], subtrees.last[nodes]
     weights = total[last] - total[first]
     mean = (first_moment[last] - first_moment[first]) / weights[:, None]

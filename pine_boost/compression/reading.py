@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
@@ -24,7 +25,7 @@ from pine_boost.options import AccelerateOptions, CompressOptions
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import raw_values
 from pine_boost.tables.numbers import is_missing
-from pine_boost.tables.overlap import Spent, count_overlap, hashes_of, refuse_spent
+from pine_boost.tables.overlap import Overlap, Spent, count_overlap, hashes_of, refuse_spent
 from pine_boost.tables.rows import AnyRows, MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 
@@ -43,8 +44,13 @@ class Tables:
     fit: AnyRows
     val: AnyRows
     X_val: Any
-    overlap: float
-    is_overlapping: bool
+    overlap: Overlap
+
+    def status(self, *, has_passed: bool, promise: str = VALIDATED) -> str:
+        """What may be said of a test on X_val."""
+        if not has_passed:
+            return NOT_VALIDATED
+        return MEASURED if self.overlap.is_evident else promise
 
 
 def read_for_compression(model: Any, options: CompressOptions) -> Model:
@@ -104,7 +110,7 @@ def read_tables(
     find_segments(options.segments, asked, schema, np.zeros(val.n_rows, bool), options.confidence)
     if spent is not None:
         refuse_spent(spent, hashes_of(val), "X_val")
-    return Tables(fit, val, asked, overlap.share, overlap.is_evident)
+    return Tables(fit, val, asked, overlap)
 
 
 def find_segments(

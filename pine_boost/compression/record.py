@@ -236,10 +236,6 @@ class CompressionRecord:
         """The claim in short sentences with one number each."""
         return self.statement.promise(self.claim)
 
-    def expected_claim(self) -> str:
-        """The sentences that belong to these numbers."""
-        return self.statement.claim()
-
     def target(self) -> Target:
         """What every tested size had to reach."""
         return Target(self.n_val, self.confidence, self.fidelity, self.max_loss, self.loss == ERROR)

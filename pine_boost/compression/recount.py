@@ -222,7 +222,7 @@ def _in_words(record: CompressionRecord) -> Iterator[str]:
         yield f"a probability cannot move by more than its tolerance of {record.tolerance}"
     if record.status == NOT_VALIDATED and record.original_digest != record.compressed_digest:
         yield "nothing was validated, but the models differ"
-    if record.claim != record.expected_claim():
+    if record.claim != record.statement.claim():
         yield "its claim is not the sentence of its numbers"
 
 

@@ -286,7 +286,7 @@ def test_every_edit_of_a_compression(files, name, per_place):
             record = compression_record.read_record(json.dumps({**copy, "digest": digest_of(copy)}).encode())
         except CertificateMismatch:
             continue
-        for forged in (record, replace(record, claim=record.expected_claim())):
+        for forged in (record, replace(record, claim=record.statement.claim())):
             try:
                 verdict = pine_boost.verify_compression(before, after, forged, X[300:], y)
             except PineBoostError:
