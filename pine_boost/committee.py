@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +28,7 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.files import AVERAGE
 from pine_boost.folders import write_folder
 from pine_boost.json_fields import write_document
-from pine_boost.model.forest import FloatArray, Model
+from pine_boost.model.forest import FloatArray
 from pine_boost.model.synthetic_rows import WORK_ROWS
 from pine_boost.native.figures import SIZES, Figures, SideBySide, figures_of
 from pine_boost.notebooks import displayed
@@ -293,12 +293,12 @@ class Member:
         """Return the smallest size that is expected to change at most this share of rows; None: the original."""
         return next((candidate for candidate in reversed(self.found) if candidate.estimate <= share), None)
 
-    def write(self, candidate: Candidate | None) -> tuple[Any, Callable[[], Model]]:
-        """Return a native model with its layers, and what reads the ensemble inside."""
+    def write(self, candidate: Candidate | None) -> Whole:
+        """Return a native model with its layers, and what measures the ensemble inside."""
         if candidate is None:
-            return self.given.source, lambda: self.task.parsed
+            return self.given.source, partial(figures_of, self.task.parsed, self.few)
         written = write(self.task, candidate)
-        return self.given.wrapper.rebuild(written.native), lambda: written.model
+        return self.given.wrapper.rebuild(written.native), lambda: figures_of(written.model, self.few)
 
 
 def compress_committee(
@@ -319,8 +319,8 @@ def compress_committee(
             budget = budget.after_ctrl_c() if is_stopped and not budget.is_interrupted else budget
 
     def whole_of(chosen: Sequence[Candidate | None]) -> Whole:
-        natives, read = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
-        return committee.rebuild(natives), partial(_figures, members, read)
+        natives, figures = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
+        return committee.rebuild(natives), lambda: _sum([measure() for measure in figures])
 
     originals: list[Candidate | None] = [None] * len(members)
     chosen = [originals, *([member.at(level * share) for member in members] for level in _LEVELS)]
@@ -329,13 +329,8 @@ def compress_committee(
     return _result(committee, whole_of(originals)[1], wholes, tables, target, options, budget)
 
 
-def _figures(members: Sequence[Member], read: Sequence[Callable[[], Model]]) -> Figures:
-    """Size and work of one ensemble for each member."""
-    return _sum([figures_of(ensemble(), member.few) for ensemble, member in zip(read, members, strict=True)])
-
-
 def _sum(members: Sequence[Figures]) -> Figures:
-    return Figures(*(sum(getattr(member, entry.name) for member in members) for entry in fields(Figures)))
+    return Figures(*map(sum, zip(*map(astuple, members), strict=True)))
 
 
 class FastMember(EchoProbability):

@@ -251,7 +251,7 @@ def compare_models(
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class Said:
     """Labels or values of rows, probabilities or None, and whether the labels are classes (None: unknown)."""
 
     labels: npt.NDArray[Any]
@@ -274,7 +274,7 @@ class Predictor:
     """
 
     name: str
-    ask: Callable[[Any], Answers]
+    ask: Callable[[Any], Said]
     read: Callable[..., TableFile] | None = None
 
 
@@ -309,11 +309,11 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
     return Predictor(name, partial(_ask_object, source, threshold), reading)
 
 
-def _ask_native(model: Model, X: Any) -> Answers:
+def _ask_native(model: Model, X: Any) -> Said:
     forest, native = model.forest, native_sum(model)
     margins = asked_in_chunks(lambda model, X: predict_margins(model, X)[0], model, X)
     if not forest.decides:
-        return Answers(np.asarray(apply_link(native, native.link, margins))[:, 0], None, is_class=False)
+        return Said(np.asarray(apply_link(native, native.link, margins))[:, 0], None, is_class=False)
     found = asked_in_chunks(predict_classes, model, X)
     rule, chances = probability_rule(model), None
     if rule.form != "none":  # as the library rounds them
@@ -322,7 +322,7 @@ def _ask_native(model: Model, X: Any) -> Answers:
             chances = np.concatenate([1 - chances, chances], axis=1)
         chances = chances.astype(np.float64)
     labels = _named(np.asarray(forest.classes), found, len(forest.decision.thresholds))
-    return Answers(labels, chances, is_class=True)
+    return Said(labels, chances, is_class=True)
 
 
 def _named(classes: npt.NDArray[Any], found: npt.NDArray[Any], n_thresholds: int) -> npt.NDArray[Any]:
@@ -330,7 +330,7 @@ def _named(classes: npt.NDArray[Any], found: npt.NDArray[Any], n_thresholds: int
     return found if len(classes) <= n_thresholds else classes[found]
 
 
-def _ask_object(model: Any, threshold: Threshold, X: Any) -> Answers:
+def _ask_object(model: Any, threshold: Threshold, X: Any) -> Said:
     try:
         return _predicted(model, threshold, X)
     except (PineBoostError, MemoryError):
@@ -342,7 +342,7 @@ def _ask_object(model: Any, threshold: Threshold, X: Any) -> Answers:
         ) from error
 
 
-def _predicted(model: Any, threshold: Threshold, X: Any) -> Answers:
+def _predicted(model: Any, threshold: Threshold, X: Any) -> Said:
     classes = np.asarray(getattr(model, "classes_", ()))
     chances = None
     if hasattr(model, "predict_proba"):
@@ -356,13 +356,13 @@ def _predicted(model: Any, threshold: Threshold, X: Any) -> Answers:
                 option="threshold",
             )
         cuts = np.atleast_1d(np.asarray(threshold, dtype=np.float64)).tolist()
-        return Answers(_named(classes, band_of(chances[:, 1], cuts), len(cuts)), chances, is_class=True)
+        return Said(_named(classes, band_of(chances[:, 1], cuts), len(cuts)), chances, is_class=True)
     predict = model.predict if hasattr(model, "predict") else model
     labels = np.asarray(predict(X))
     if labels.ndim > 1 and labels.size == len(labels):
         labels = labels.reshape(-1)
     is_class = True if len(classes) or chances is not None or labels.dtype.kind not in "f" else None
-    return Answers(labels, chances, is_class)
+    return Said(labels, chances, is_class)
 
 
 def compare_answers(
@@ -395,7 +395,7 @@ def compare_answers(
         moved = None if a.chances is None or b.chances is None else _moved(a.chances, b.chances)
         changed = a.labels != b.labels
     else:
-        a, b = (Answers(np.asarray(said.labels, dtype=np.float64), None, False) for said in (a, b))
+        a, b = (Said(np.asarray(said.labels, dtype=np.float64), None, False) for said in (a, b))
         moved, changed = _moved(a.labels[:, None], b.labels[:, None]), np.zeros(n_rows, dtype=bool)
     if moved is not None and (tolerance is not None or not are_classes):
         changed = changed | ~(moved <= (tolerance or 0.0))
@@ -423,7 +423,7 @@ def compare_answers(
     )
 
 
-def _require_same_kind(a: Answers, b: Answers) -> None:
+def _require_same_kind(a: Said, b: Said) -> None:
     """Raise if labels can never be equal, so that a difference would say nothing."""
     pair = a.labels, b.labels
     texts = [said.dtype.kind in "OUS" and not all(isinstance(v, (int, float)) for v in said.tolist()) for said in pair]
@@ -436,7 +436,7 @@ def _require_same_kind(a: Answers, b: Answers) -> None:
         )
 
 
-def _with_common_chances(a: Answers, b: Answers, tolerance: float | None) -> tuple[Answers, Answers]:
+def _with_common_chances(a: Said, b: Said, tolerance: float | None) -> tuple[Said, Said]:
     """Both with their probabilities if these can be compared, else without."""
     if a.chances is not None and b.chances is not None and a.chances.shape == b.chances.shape:
         return a, b
@@ -483,7 +483,7 @@ def segment_column(path: str | os.PathLike[str], column: str) -> npt.NDArray[Any
     return np.asarray(_columns(column, read_any(Path(path), {})))
 
 
-def _worst(a: Answers, b: Answers, changed: BoolArray, moved: FloatArray | None) -> tuple[ComparedRow, ...]:
+def _worst(a: Said, b: Said, changed: BoolArray, moved: FloatArray | None) -> tuple[ComparedRow, ...]:
     by = np.zeros(len(changed)) if moved is None else np.where(np.isnan(moved), np.inf, moved)
     order = np.lexsort((-by, ~changed))[:_WORST]
     chosen = [int(row) for row in order if changed[row] or by[row] > 0]
