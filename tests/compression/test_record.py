@@ -112,7 +112,7 @@ def test_what_is_taken_on_trust_is_listed(compressed):
 def test_a_tolerance_that_no_classifier_can_be_asked_for_disagrees(compressed):
     model, X_val, result = compressed
     forged = replace(result.record, tolerance=1e308)
-    forged = replace(forged, claim=forged.expected_claim())
+    forged = replace(forged, claim=forged.statement.claim())
     verdict = pine_boost.verify_compression(model, result.model, forged, X_val)
     assert not verdict.agrees
     assert "more than its tolerance" in verdict.summary()
