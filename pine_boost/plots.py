@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pine_boost.errors import MissingDependencyError
+from pine_boost.options import plural
 
 if TYPE_CHECKING:
     from pine_boost.compression.record import CompressionRecord
@@ -40,7 +41,7 @@ def plot_history(history: tuple[Moment, ...], units_before: int, unit: str, seco
     ax.plot(bounds, [*needed, needed[-1]], drawstyle="steps-post", color="grey", linewidth=1, label="at least")
     ax.set_ylim(0, 1.05 * units_before)
     ax.set_xlabel("seconds")
-    ax.set_ylabel(f"{unit}s of the best model")
+    ax.set_ylabel(f"{plural(unit)} of the best model")
     ax.legend()
     return ax
 

@@ -61,4 +61,5 @@ def test_the_curve_shows_what_was_proved_once_and_twice_and_the_bound():
     assert list(twice.get_ydata()) == [30, 9, 9]
     assert list(bound.get_ydata()) == [1, 1, 1, 8, 8]
     assert ax.get_ylabel() == "rounds of the best model"
+    assert plot_history(history, 30, "leaf", 1.0, ax).get_ylabel() == "leaves of the best model"
     matplotlib.pyplot.close(ax.figure)
