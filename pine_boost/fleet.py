@@ -28,7 +28,7 @@ from pine_boost._version import __version__
 from pine_boost.budget import finishing
 from pine_boost.certificate.saved import digests, table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
-from pine_boost.files import file_digest, read_limited, require_free_file, save_file
+from pine_boost.files import file_digest, path_of, read_limited, require_free_file, save_file
 from pine_boost.folders import UNFINISHED, owned_in, require_writable, write_folder
 from pine_boost.notebooks import displayed
 from pine_boost.options import METHODS, Option, counted, fleet_options, option_of
@@ -96,7 +96,7 @@ def read_jobs(path: str | os.PathLike[str]) -> tuple[Job, ...]:
     InvalidInputError
         There are no jobs, columns are unknown, or names are not unique or not plain.
     """
-    path = Path(path)
+    path = path_of(path, "list of jobs")
     return check_jobs(_from_folder(path) if path.is_dir() else _from_csv(path))
 
 
@@ -112,7 +112,7 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
     for job in jobs:
         if not isinstance(job, Job):
             raise InvalidInputError(f"jobs must be a path or Jobs, got {job!r:.60}.")
-        if not _NAME.fullmatch(job.name):
+        if not (isinstance(job.name, str) and _NAME.fullmatch(job.name)):
             raise InvalidInputError(
                 f"Job {job.name!r}: a name becomes a folder, so it must consist of up to 100 letters, digits, '.', '_' "
                 "and '-' and begin with a letter or digit."
@@ -130,12 +130,14 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
 
 def absolute_files(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with absolute paths."""
+    if not isinstance(options, Mapping):
+        raise InvalidInputError(f"options must be a mapping of names to values, got {options!r:.60}.")
     named = {name: value for name in FILES if isinstance(value := options.get(name), (str, os.PathLike))}
     return {**options, **{name: os.path.abspath(path) for name, path in named.items()}}
 
 
 def _absolute(job: Job) -> Job:
-    paths: dict[str, Any] = {what: os.path.abspath(path) for what, path in job.inputs.items()}
+    paths: dict[str, Any] = {what: os.path.abspath(path_of(path, what)) for what, path in job.inputs.items()}
     return replace(job, **paths, options=absolute_files(job.options))
 
 
@@ -358,11 +360,16 @@ def run_fleet(
     KeyboardInterrupt
         After Ctrl-C, once the summary is written; it says how far the run came.
     """
-    listed = read_jobs(jobs) if isinstance(jobs, (str, os.PathLike)) else check_jobs(jobs)
-    option_of("run_fleet", "method").require(method)
-    policy = Policy(method, absolute_files(options or {}), bool(trust_pickle), bool(reports))
+    given = {"method": method, "n_jobs": n_jobs, "dask": dask, "trust_pickle": trust_pickle, "reports": reports}
+    for name, value in (given | {"callback": callback}).items():
+        option_of("run_fleet", name).require(value)
+    if isinstance(jobs, (str, os.PathLike)):
+        listed = read_jobs(jobs)
+    else:
+        listed = check_jobs(jobs if isinstance(jobs, Iterable) else [jobs])
+    policy = Policy(method, absolute_files({} if options is None else options), trust_pickle, reports)
     _check_options(policy, listed)
-    folder = Path(folder)
+    folder = path_of(folder)
     require_writable(folder)
     for name, start in _STARTS.items():
         remedy = "it is not the summary of a fleet: name another folder"

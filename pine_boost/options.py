@@ -90,6 +90,7 @@ _require_tolerance = _accepting(
 )
 _require_seed = _accepting("an integer from 0 to 2**32 - 1", lambda value: is_whole(value) and 0 <= value < 2**32)
 _require_callback = _accepting("callable or None", lambda value: value is None or callable(value))
+_require_text_or_none = _accepting("a text or None", lambda value: value is None or isinstance(value, str))
 _require_bool = _accepting("True or False", lambda value: isinstance(value, bool))
 _require_bool_or_none = _accepting(
     "True, False or None", lambda value: value is None or value is True or value is False
@@ -265,7 +266,7 @@ TABLE = {
         Option("folder", flag=""),
         Option("method", "prune", choices=METHODS),
         Option("options", None, flag=""),
-        Option("dask", None, metavar="ADDRESS", otherwise="this machine"),
+        Option("dask", None, check=_require_text_or_none, metavar="ADDRESS", otherwise="this machine"),
         Option("reports", False, check=_require_bool),
         Option("sweep.X_fit", flag="--fit"),
         Option("compress_booster.X_fit", flag="--fit"),

@@ -285,6 +285,32 @@ def test_options_that_cannot_be_run_are_refused(place, tmp_path):
     assert len(run_fleet(wrong, tmp_path / "out", n_jobs=1).failed) == 3
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_jobs": 0}, "n_jobs must be a positive integer or -1, got 0"),
+        ({"n_jobs": "two"}, "n_jobs must be"),
+        ({"reports": "yes"}, "reports must be True or False"),
+        ({"trust_pickle": 1}, "trust_pickle must be True or False"),
+        ({"callback": 3}, "callback must be callable"),
+        ({"dask": 8786}, "dask must be a text or None"),
+        ({"options": 3}, "options must be a mapping"),
+        ({"folder": 3}, "3 is not the path of a folder"),
+        ({"jobs": 3}, "jobs must be a path or Jobs, got 3"),
+        ({"jobs": [Job(3, "model.json")]}, "Job 3: a name becomes a folder"),
+        ({"jobs": [Job("a", 3)]}, "3 is not the path of a model"),
+        ({"jobs": [Job("a", "model.json", options=3)]}, "options must be a mapping"),
+    ],
+    ids=range(12),
+)
+def test_calls_that_cannot_be_run_are_refused_before_any_work(wrong, message, place, tmp_path):
+    with pytest.raises(InvalidInputError, match=message):
+        run_fleet(**({"jobs": place / "jobs.csv", "folder": tmp_path / "out"} | wrong))
+    with pytest.raises(InvalidInputError, match="3 is not the path of a list of jobs"):
+        read_jobs(3)
+    assert not (tmp_path / "out").exists()
+
+
 def test_compressing_needs_rows_to_validate_on(place, tmp_path):
     rng = np.random.default_rng(0)
     fit = np.load(place / "de" / "fit.npy")
