@@ -83,8 +83,8 @@ def compress_booster(
         With the loss "squared": the error that counts as 1. Squared errors are divided by its
         square and cut off at 1.
     fidelity : float, optional
-        Share of future inputs that must keep their answer; 0.99 unless ``max_loss`` is given. With
-        both, both are promised.
+        Share of future inputs that must keep their answer. It is 0.99 unless ``max_loss`` is given;
+        with both, both are promised.
     confidence : float
         Confidence of the statement over the draw of X_val.
     tolerance : float, optional

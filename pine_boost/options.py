@@ -206,7 +206,7 @@ class Option:
 
     def help(self, call: str = "", remark: str | None = None) -> str:
         """The help text of the flag: one sentence and the default, or another remark in its place."""
-        text = _named(_text_of(call, self.name)[1], flag_of).split(". ")[0].rstrip(".")
+        text = _named(_text_of(call, self.name)[1], flag_of).split(". ")[0].rstrip(".").replace("``", "")
         if remark is None:
             remark = f"default: {self.default_in_words}" if self.default_in_words else ""
         return f"{text} ({remark}).".replace("%", "%%") if remark else f"{text}.".replace("%", "%%")
@@ -232,8 +232,8 @@ TABLE = {
     option.key: option
     for option in (
         Option("model", flag=""),
-        Option("X_fit", None, flag="--fit"),
-        Option("X_cal", None, flag="--cal"),
+        Option("X_fit", None, flag="--fit", otherwise="none"),
+        Option("X_cal", None, flag="--cal", otherwise="none"),
         Option("X_val", flag="--val"),
         Option("X_look", flag="--look"),
         Option("alpha", 0.1, float, require_level, metavar="SHARE"),
@@ -276,15 +276,15 @@ TABLE = {
             float,
             _require_optional_share,
             metavar="SHARE",
-            otherwise="0.99 without max_loss",
+            otherwise="0.99 unless --max-loss is given",
         ),
         Option("minimize", "work", choices=("work", "leaves", "trees")),
         Option("y_val", None, flag=""),
         Option("max_loss", None, float, _require_optional_share, metavar="LOSS", otherwise="none"),
         Option("label", None, metavar="COLUMN", otherwise="none"),
         Option("loss", "error", check=_anything, choices=("error", "brier", "squared")),
-        Option("loss_range", None, float, _require_tolerance, metavar="ERROR"),
-        Option("accelerate_booster.X_val", None, flag="--val"),
+        Option("loss_range", None, float, _require_tolerance, metavar="ERROR", otherwise="none"),
+        Option("accelerate_booster.X_val", None, flag="--val", otherwise="none"),
         Option("accelerate_booster.fidelity", 1.0, float, _require_fidelity, metavar="SHARE"),
         Option("compare_models.fidelity", 0.99, float, _require_fidelity, metavar="SHARE"),
         Option("survey.X_fit", flag="--fit"),

@@ -34,6 +34,8 @@ def add_arguments(parser: Any, command: str, names: str, **how: dict[str, Any]) 
         elif name not in how:
             told["action"] = "store_true"
         known = how.get(name, {})
+        if flags and metavar and not known.get("required") and "default" not in text:
+            text = f"{text.rstrip('.')} (default: none)."
         parser.add_argument(*(flags or [name]), help=text.format(**known), **told, **known)
 
 

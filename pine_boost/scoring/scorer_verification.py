@@ -149,7 +149,7 @@ def verify_scorer(
     if is_statistic and X_val is None:
         raise InvalidInputError(
             f"The scorer in {folder} is {manifest['status']}: its promise is a statistic about its validation rows; "
-            "name them with X_val (--val).",
+            "name them with X_val.",
             option="X_val",
         )
     outer = unwrap(open_pickle(model, trust_pickle))

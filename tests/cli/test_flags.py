@@ -73,7 +73,11 @@ def test_every_flag_of_the_table_exists_somewhere():
 def test_every_text_of_an_argument_is_the_help_of_a_command():
     shown = [action.help or "" for parser in _parsers().values() for action in parser._actions]
     texts = read_texts((PACKAGE / "cli" / "arguments.txt").read_text())
-    assert [name for name, (_, text) in texts.items() if not any(h.startswith(text.split("{")[0]) for h in shown)] == []
+    assert [
+        name
+        for name, (_, text) in texts.items()
+        if not any(h.startswith(text.split("{")[0].rstrip(".")) for h in shown)
+    ] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -85,6 +89,9 @@ def test_every_flag_has_one_sentence_of_help(command):
         assert action.help[0].isupper() or action.help.startswith(("region.json", "XGBoost")), action.help
         assert action.help.endswith("."), action.help
         assert ". " not in action.help.replace("e.g. ", ""), action.help
+        assert "``" not in action.help, action.help
+        takes_a_value = action.option_strings and action.nargs != 0
+        assert not takes_a_value or action.required or "default" in action.help, action.option_strings
 
 
 @pytest.mark.parametrize("command", COMMANDS)
