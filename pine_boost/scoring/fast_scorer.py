@@ -189,9 +189,12 @@ class FastScorer:
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
         """Raw margins as the library adds them: (n_rows,), or (n_rows, n_classes) for several outputs.
 
-        Averaged forests: the sum of the shares before it is divided by the number of trees.
+        scikit-learn's: its ``decision_function``. Averaged forests, which have none: the sum of the shares before it
+        is divided by the number of trees.
         """
         margins = self._scores(X, None).astype(self.parts.native.value.dtype)
+        if self.parts.probability.form == "votes":
+            margins = _decision_of_votes(margins, self.parts.native)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
     def trees_met(self, X: Any) -> Int32Array:
@@ -233,13 +236,17 @@ class FastScorer:
 
 
 def _softmax(sums: FloatArray, form: str, native: NativeSum) -> FloatArray:
-    """The softmax of scikit-learn, of margins or of the votes of AdaBoost."""
+    """The softmax of scikit-learn, of margins or of the decision of AdaBoost."""
     scores = sums
     if form == "votes":
-        scores = sums / native.divisor
-        if scores.shape[1] == 1:
-            scores = np.concatenate([-2 * scores, 2 * scores], axis=1) / 2
-        else:
-            scores = scores / (scores.shape[1] - 1)
+        decision = _decision_of_votes(sums, native)
+        n_classes = max(decision.shape[1], 2)
+        scores = np.concatenate([-decision, decision], axis=1) / 2 if n_classes == 2 else decision / (n_classes - 1)
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+
+
+def _decision_of_votes(sums: FloatArray, native: NativeSum) -> FloatArray:
+    """AdaBoost's ``decision_function``: for two classes, the shares of the votes for class 1 and against class 0."""
+    shares = sums / native.divisor
+    return 2 * shares if shares.shape[1] == 1 else shares

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Model
-from pine_boost.native.predict import load_native, predict_classes, predict_margins, predict_probabilities
+from pine_boost.native.predict import ask_native, load_native, predict_classes, predict_margins, predict_probabilities
 from pine_boost.options import worker_count
 from pine_boost.parsers.traits import traits_of
 from pine_boost.scoring.fast_scorer import FastScorer
@@ -97,6 +97,8 @@ class NativeScorer:
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
         """Margins as the library returns them."""
+        if hasattr(self._model.native, "decision_function"):
+            return ask_native(lambda _, native, table: np.asarray(native.decision_function(table)), self._model, X)
         margins = predict_margins(self._model, X)[0]
         return margins[:, 0] if margins.shape[1] == 1 else margins
 

@@ -55,6 +55,8 @@ def test_probabilities_and_margins_are_the_native_ones_bit_for_bit(name):
     margins, blur = predict_margins(model, table)
     if blur == 0:  # the library returns its sums as they are
         assert np.array_equal(result.scorer.decision_function(table).reshape(margins.shape), margins)
+    if hasattr(native, "decision_function"):
+        assert np.array_equal(result.scorer.decision_function(table), native.decision_function(table))
     if hasattr(native, "predict_proba") and name != "cat 3 classes":
         expected = native.predict_proba(table)
         found = result.scorer.predict_proba(table)

@@ -79,7 +79,9 @@ def test_every_row_gets_the_class_of_the_original(results, name, n_classes, back
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("name", "n_classes"), [("xgboost", 2), ("lightgbm", 3), ("histogram", 2), ("forest", 3)])
+@pytest.mark.parametrize(
+    ("name", "n_classes"), [("xgboost", 2), ("lightgbm", 3), ("histogram", 2), ("forest", 3), ("votes", 2)]
+)
 def test_a_guarded_model_is_a_scorer_like_any_other(results, name, n_classes, backend):
     model, result = results[name, n_classes]
     X = tables(n_classes)[0]
