@@ -59,7 +59,7 @@ class Progress:
         option: str = "time_limit",
         started: float | None = None,
         callback: Callable[..., None] | None = None,
-        kept: str = "the best result so far is kept",
+        kept: str = "the best result so far is kept, if there is one",
     ) -> None:
         self._cell = CellLine() if stream is None and is_notebook() else None
         self.stream = stream if stream is not None else sys.stderr if self._cell is None else sys.stdout

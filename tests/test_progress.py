@@ -184,7 +184,7 @@ def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy():
         timer.join()
     finally:
         signal.signal(signal.SIGINT, before)
-    assert log.getvalue() == "Ctrl-C: stopping; the best result so far is kept\n"
+    assert log.getvalue() == "Ctrl-C: stopping; the best result so far is kept, if there is one\n"
     assert signal.set_wakeup_fd(-1) == -1
 
 
@@ -198,7 +198,7 @@ def test_an_event_loop_keeps_its_signals():
         with pytest.raises(KeyboardInterrupt), Progress(log):
             time.sleep(5)
         assert os.read(ours, 8) == bytes([signal.SIGINT])  # both have heard it
-        assert log.getvalue() == "Ctrl-C: stopping; the best result so far is kept\n"
+        assert log.getvalue() == "Ctrl-C: stopping; the best result so far is kept, if there is one\n"
     finally:
         assert signal.set_wakeup_fd(-1) == theirs
         os.close(ours)

@@ -58,7 +58,8 @@ def main(arguments: argparse.Namespace) -> int:
 def exit_code(result: Any) -> int:
     """0 validated, non-inferior or measured, 2 nothing smaller passed, 130 interrupted."""
     stopped = getattr(result, "record", result).stopped
-    return output.exit_code(result.status, stopped, "what had passed the test by then")
+    kept = "the original: nothing smaller" if result.status == "NOT_VALIDATED" else "what"
+    return output.exit_code(result.status, stopped, f"{kept} had passed the test by then")
 
 
 def describe(result: Any, folder: Any, measured: float | None = None) -> dict[str, Any]:
