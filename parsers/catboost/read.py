@@ -28,7 +28,9 @@ _LARGEST_SUM = 1e300  # far from overflow
 _UNIT = UNIT_ROUNDOFF[np.float64]
 
 
-def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class") -> Model:
+def read_catboost(
+    model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class", as_saved: bool = False
+) -> Model:
     """Read a CatBoost model exactly.
 
     Parameters
@@ -41,6 +43,8 @@ def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = Non
         CrossEntropy; for losses without classes a raw value.
     decision : {"class", "value"}
         ``"value"`` reads losses without classes without a threshold, as their raw value.
+    as_saved : bool
+        Read a file that CatBoost wrote as the live model that it was saved from; CatBoost loads it an ulp off.
 
     Returns
     -------
@@ -70,27 +74,16 @@ def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = Non
                 f"This is CatBoost's binary format, which only its own loader reads, and that loader does not check "
                 f"damaged files. Load it with CatBoost and pass the model, or its JSON. {REMEDY}."
             )
-        document, kind, native = read_document(model), "catboost file", None
+        document, native = read_document(model, live=as_saved), None
+        kind = SAVED_KIND if as_saved else "catboost file"
     else:
-        kind, native = _kind_of(model), model
+        name, native = class_of(model, "catboost", _KINDS, " Or pass a .json path, or its bytes."), model
+        if not model.is_fitted():
+            raise InvalidInputError(f"This {name} is not fitted; call fit first.")
+        kind = f"catboost.{name}"
         document = read_document(native_json(model), live=True)
     forest = _build_forest(document, threshold, decision == "value")
     return Model(forest, kind, native, document)
-
-
-def read_saved_catboost(
-    contents: bytes, *, threshold: float | Sequence[float] | None = None, decision: str = "class"
-) -> Model:
-    """Read the JSON that CatBoost wrote as the live model that it was saved from; CatBoost loads it an ulp off."""
-    document = read_document(contents, live=True)
-    return Model(_build_forest(document, threshold, decision == "value"), SAVED_KIND, None, document)
-
-
-def _kind_of(model: Any) -> str:
-    kind = class_of(model, "catboost", _KINDS, " Or pass a .json path, or its bytes.")
-    if not model.is_fitted():
-        raise InvalidInputError(f"This {kind} is not fitted; call fit first.")
-    return f"catboost.{kind}"
 
 
 def native_json(model: Any) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,13 +20,7 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.catboost.category_hash import CODED, category_hash, category_key
 from pine_boost.parsers.catboost.document import CatboostDocument, read_document
-from pine_boost.parsers.catboost.read import (
-    PROBABILITY_LOSSES,
-    SEVERAL_LOSSES,
-    native_json,
-    read_catboost,
-    read_saved_catboost,
-)
+from pine_boost.parsers.catboost.read import PROBABILITY_LOSSES, SEVERAL_LOSSES, native_json, read_catboost
 from pine_boost.parsers.catboost.write import write_document
 from pine_boost.parsers.traits import Reader, Traits, index_of
 
@@ -151,7 +146,7 @@ TRAITS = Traits(
     reader=lambda _: Reader.CATBOOST,
     category_key=category_key,
     probabilities=_probabilities,
-    read_saved=read_saved_catboost,
+    read_saved=partial(read_catboost, as_saved=True),
     sums_from_zero=True,
     keeps_whole_sets=True,
 )

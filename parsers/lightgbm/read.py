@@ -68,35 +68,34 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
     >>> read_lightgbm(booster).forest.n_trees
     3
     """
-    values = decision == "value"
+    native: Any = None
+    labels: tuple[Any, ...] | None = None
     if isinstance(model, bytes):
-        document = read_document(model)
-        forest = _build_forest(document, threshold, values, labels=None)
-        return Model(forest, "lightgbm file", None, document)
-    return _read_live(model, threshold, values)
+        document, kind = read_document(model), "lightgbm file"
+    else:
+        native, name = model, _class_of(model)
+        kind, booster = f"lightgbm.{name}", model if name == "Booster" else model.booster_
+        if name == "LGBMClassifier":
+            labels = tuple(model.classes_.tolist())
+        document = read_document(booster.model_to_string(num_iteration=-1).encode("utf-8"))
+        _check_sigmoid(booster, document)
+        document = replace(document, best_iteration=max(int(booster.best_iteration), 0))
+    return Model(_build_forest(document, threshold, decision == "value", labels), kind, native, document)
 
 
-def _read_live(model: Any, threshold: Any, values: bool) -> Model:
+def _class_of(model: Any) -> str:
+    """Return the class of a live model; raise if it is not fitted, or predicts with other trees than its text has."""
     if any(base.__name__.startswith("Dask") for base in type(model).__mro__):
         raise UnsupportedModelError(f"{type(model).__name__}: pass model.to_local() instead.")
-    kind = class_of(model, "lightgbm", ("Booster", *_WRAPPERS), " Or pass a .txt path, or its bytes.")
-    booster, labels = model, None
-    if kind != "Booster":
-        if not model.__sklearn_is_fitted__():
-            raise InvalidInputError(f"This {kind} is not fitted; call fit first.")
-        booster = model.booster_
-        if model.get_params().get("pred_early_stop"):
-            raise UnsupportedModelError(
-                "pred_early_stop makes LightGBM stop adding trees early, so the margin is not the "
-                "sum of the trees; set pred_early_stop=False."
-            )
-        if kind == "LGBMClassifier":
-            labels = tuple(model.classes_.tolist())
-    document = read_document(booster.model_to_string(num_iteration=-1).encode("utf-8"))
-    _check_sigmoid(booster, document)
-    document = replace(document, best_iteration=max(int(booster.best_iteration), 0))
-    forest = _build_forest(document, threshold, values, labels)
-    return Model(forest, f"lightgbm.{kind}", model, document)
+    name = class_of(model, "lightgbm", ("Booster", *_WRAPPERS), " Or pass a .txt path, or its bytes.")
+    if name != "Booster" and not model.__sklearn_is_fitted__():
+        raise InvalidInputError(f"This {name} is not fitted; call fit first.")
+    if name != "Booster" and model.get_params().get("pred_early_stop"):
+        raise UnsupportedModelError(
+            "pred_early_stop makes LightGBM stop adding trees early, so the margin is not the "
+            "sum of the trees; set pred_early_stop=False."
+        )
+    return name
 
 
 def _check_sigmoid(booster: Any, document: LightgbmDocument) -> None:

@@ -362,6 +362,7 @@ def build_forest(
         fields |= {"tree_output": tree % n_per_round, "tree_round": tree // n_per_round}
     n_outputs = n_per_round or value.shape[1]
     labels = np.asarray(model.classes_).tolist() if hasattr(model, "classes_") else None
+    columns = getattr(model, "feature_names_in_", None)
     common = {
         "decision": decision,
         "classes": class_labels(decision, n_outputs, labels),
@@ -372,7 +373,7 @@ def build_forest(
         "n_outputs": n_outputs,
         "n_features": int(model.n_features_in_),
         "library": "sklearn",
-        "feature_names": feature_names(model),
+        "feature_names": None if columns is None else tuple(map(str, columns)),
         # by the estimator's own tags
         "accepts_missing": bool(model.__sklearn_tags__().input_tags.allow_nan),
     }
@@ -445,12 +446,6 @@ def refuse_multi_output(model: Any, name: str) -> None:
         raise UnsupportedModelError(
             f"{name} with {model.n_outputs_} outputs is not supported; fit one model per output."
         )
-
-
-def feature_names(model: Any) -> tuple[str, ...] | None:
-    """Return the column names seen in ``fit``, if any."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(str(name) for name in names)
 
 
 def _refuse_old_version() -> None:

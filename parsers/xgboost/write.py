@@ -50,16 +50,12 @@ def _shortest(values: Any) -> list[float]:
     return np.where(nearer, short, values.astype(np.float64)).tolist()  # type: ignore[no-any-return]
 
 
-def scalar_text(score: float) -> str:
-    """Format a base_score as versions before 3.1 write it: ``5E-1``."""
-    text = np.format_float_scientific(np.float32(score), unique=True, trim="-")
-    mantissa, exponent = text.split("e")
-    return f"{mantissa}E{int(exponent)}"
-
-
 def _score_text(scores: tuple[float, ...]) -> str:
-    """Format one score as every version reads it; different ones as only 3.1 and later do: ``[1E0,2E0]``."""
-    texts = [scalar_text(score) for score in scores]
+    """Format one score as every version reads it, ``5E-1``; different ones as only 3.1 and later do: ``[1E0,2E0]``."""
+    texts = []
+    for score in scores:
+        mantissa, exponent = np.format_float_scientific(np.float32(score), unique=True, trim="-").split("e")
+        texts.append(f"{mantissa}E{int(exponent)}")
     return texts[0] if len(set(texts)) == 1 else f"[{','.join(texts)}]"
 
 

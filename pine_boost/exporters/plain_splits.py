@@ -41,7 +41,7 @@ def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:
     with_table = [
         column
         for column, known in enumerate(forest.feature_categories)
-        if known is not None and not (_takes_raw(forest) and _are_whole(known))
+        if known is not None and not (forest.category_rule is CategoryRule.KNOWN and _are_whole(known))
     ]
     if with_table and not codes:
         names = ", ".join(forest.name_of(column) for column in with_table[:5])
@@ -55,10 +55,6 @@ def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:
         raise InvalidInputError(
             "codes=True was given, but the model has no table of category values; leave it out.", option="codes"
         )
-
-
-def _takes_raw(forest: Forest) -> bool:
-    return forest.category_rule is CategoryRule.KNOWN
 
 
 def _are_whole(values: Iterable[Any]) -> bool:

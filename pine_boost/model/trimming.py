@@ -142,8 +142,8 @@ def trim(
 
 def trim_pruned(pruned: PrunedForest) -> Trimming:
     """Return the trimming of a PrunedForest; raise if its values contradict its leaves."""
+    trimming = trim(pruned.forest, pruned.kept, pruned.is_leaf, instead=pruned.instead)
     if pruned.is_leaf is not None:
-        trimming = trim(pruned.forest, pruned.kept, pruned.is_leaf, instead=pruned.instead)
         owner = _leaf_above(pruned.forest, trimming, pruned.instead)
         ends = np.flatnonzero((owner >= 0) & (pruned.forest.kind == SplitKind.LEAF))
         if np.any(pruned.value_int[ends] != pruned.value_int[owner[ends]]):
@@ -151,8 +151,7 @@ def trim_pruned(pruned: PrunedForest) -> Trimming:
                 "value_int differs between a leaf of the smaller forest and the original's leaves "
                 "below it; give all of them the same number."
             )
-        return trimming
-    return trim(pruned.forest, pruned.kept, instead=pruned.instead)
+    return trimming
 
 
 def leaf_count(pruned: PrunedForest) -> int:
