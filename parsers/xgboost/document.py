@@ -28,6 +28,7 @@ MAX_FEATURES = 2**24
 _OLDEST, _NEWEST = (1, 7), (3, 2**31)
 _FORBIDDEN_IN_NAMES = set("[]<")  # XGBoost neither trains nor predicts with such names
 _FEATURE_TYPES = {"float", "int", "i", "q", "c"}
+_SPACED_LIST = re.compile(r"\[\s+\]")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 
 
@@ -86,9 +87,15 @@ def read_document(contents: bytes) -> XGBoostDocument:
 
 def _read_json(contents: bytes) -> Any:
     try:
-        return json.loads(contents.decode("utf-8"), object_pairs_hook=f.unique_keys)  # NaN is a number here
+        text = contents.decode("utf-8")
+        root = json.loads(text, object_pairs_hook=f.unique_keys)  # NaN is a number here
     except ValueError as error:  # bad JSON, bad UTF-8, and integers of thousands of digits
         raise f.FieldError(f"it is not JSON ({str(error)[:120]}), so it is truncated or damaged") from error
+    if _SPACED_LIST.search(text):  # at which XGBoost's own parser stops, unless it stands in a text
+        no_escapes = text.replace("\\\\", "").replace('\\"', "")
+        found = _SPACED_LIST.search(re.sub('"[^"]*"', "0", no_escapes))
+        f.require(found is None, "it holds an empty list with white space inside, which XGBoost itself cannot read")
+    return root
 
 
 def _whole(low: int, high: int) -> f.Reader:

@@ -178,6 +178,25 @@ def test_what_xgboost_refuses_is_refused_with_the_field(field):
         read_model(contents)
 
 
+def test_white_space_in_an_empty_list_is_refused_as_by_xgboost():
+    contents = healthy_files()["multi.json"]
+    damaged = contents.replace(b"[]", b"[ ]", 1)
+    assert damaged != contents
+    with pytest.raises(xgboost.core.XGBoostError, match="Unknown construct"):
+        xgboost.Booster(model_file=bytearray(damaged))
+    with pytest.raises(MalformedModelError, match="empty list with white space inside"):
+        read_model(damaged)
+    # in a text it is no list, and between entries white space does no harm
+    sound = contents.replace(b'"attributes": {}', b'"attributes": {"note": "\\"[ ]"}', 1).replace(b", ", b" ,\n")
+    assert xgboost.Booster(model_file=bytearray(sound)).attr("note") == '"[ ]'
+    assert read_model(sound).forest.n_trees == 6
+    data = xgboost.DMatrix(np.arange(9.0)[:, None], np.arange(9) > 4, feature_names=["a"])
+    single = bytes(xgboost.train({"objective": "binary:logistic", "nthread": 1}, data, 1).save_raw("json"))
+    spaced = single.replace(b'["a"]', b'[ "a" ]').replace(b'"attributes":{}', b'"attributes":{"note":"[ ]"}')
+    assert xgboost.Booster(model_file=bytearray(spaced)).attr("note") == "[ ]"
+    assert read_model(spaced).forest.feature_names == ("a",)
+
+
 def _marked(value):
     if isinstance(value, dict):
         return {key: _marked(item) for key, item in value.items()}
