@@ -19,7 +19,6 @@ from pine_boost.model.trimming import find_subtrees
 
 _CHUNK_CELLS = 4_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30
-_NO_SPECIAL = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,18 +154,10 @@ def to_bits(flags: BoolArray) -> int:
 
 def route(forest: Forest, space: StateSpace) -> StateTrees:
     """Translate the splits of a forest into tables over the states of ``space``."""
-    n_nodes = forest.n_nodes
     is_leaf = forest.kind == SplitKind.LEAF
-    rank = np.full(n_nodes, -1, dtype=np.int32)
-    first_special = np.full(n_nodes, _NO_SPECIAL, dtype=np.int32)
     inner = np.flatnonzero(~is_leaf)
-    n_intervals = np.array([axis.n_intervals for axis in space.axes])
-    n_special = space.n_states - n_intervals
-    first_special[inner] = n_intervals[forest.feature[inner]]
-    lengths = np.zeros(n_nodes, dtype=np.int64)
-    lengths[inner] = n_special[forest.feature[inner]]
-    special_offset = np.where(is_leaf, 0, np.cumsum(lengths) - lengths)
-    special_left = np.zeros(int(lengths.sum()) + 1, dtype=bool)
+    first_special, special_offset, n_sides = special_places(space, forest.feature, is_leaf)
+    rank, special_left = np.full(forest.n_nodes, -1), np.zeros(n_sides, dtype=bool)
     for feature in np.unique(forest.feature[inner]):
         axis, nodes = space.axes[feature], inner[forest.feature[inner] == feature]
         if axis.codes is None:
@@ -177,43 +168,50 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
         places = special_offset[nodes][:, None] + np.arange(sides.shape[1])
         special_left[places] = sides
     return make_trees(
-        TreeShape(forest.tree_offset[:-1], is_leaf, forest.left, forest.right),
-        forest.feature,
-        rank,
-        first_special,
-        special_offset,
-        special_left,
+        forest.tree_offset[:-1],
+        is_leaf,
+        forest.left,
+        forest.right,
+        feature=forest.feature,
+        rank=rank,
+        first_special=first_special,
+        special_offset=special_offset,
+        special_left=special_left,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class TreeShape:
-    """The structure of stacked trees; children are only read at inner nodes."""
-
-    root: npt.NDArray[Any]
-    is_leaf: BoolArray
-    left: npt.NDArray[Any]
-    right: npt.NDArray[Any]
+def special_places(space: StateSpace, feature: npt.NDArray[Any], is_leaf: BoolArray) -> tuple[IntArray, IntArray, int]:
+    """Return the first special state of every split, where the sides of its special states begin, and their number."""
+    n_intervals = np.array([axis.n_intervals for axis in space.axes], dtype=np.int64)
+    lengths = np.where(is_leaf, 0, (space.n_states - n_intervals)[feature])
+    ends = np.cumsum(lengths)
+    return n_intervals[feature], ends - lengths, int(ends[-1]) + 1  # one more: trees without any still have an array
 
 
 def make_trees(
-    shape: TreeShape,
+    root: npt.NDArray[Any],
+    is_leaf: BoolArray,
+    left: npt.NDArray[Any],
+    right: npt.NDArray[Any],
+    *,
     feature: npt.NDArray[Any],
     rank: npt.NDArray[Any],
     first_special: npt.NDArray[Any],
     special_offset: npt.NDArray[Any],
     special_left: npt.NDArray[Any],
 ) -> StateTrees:
-    """Build StateTrees from splits: number the leaves and make each point to itself."""
-    is_leaf, own = shape.is_leaf, np.arange(len(shape.is_leaf))
-    subtrees = find_subtrees(shape.root, is_leaf, shape.left, shape.right)
+    """Build StateTrees from stacked nodes: number the leaves and make each point to itself.
+
+    Children and splits are only read at inner nodes.
+    """
+    own, subtrees = np.arange(len(is_leaf)), find_subtrees(root, is_leaf, left, right)
     return StateTrees(
-        root=shape.root.astype(np.int32),
+        root=root.astype(np.int32),
         feature=np.where(is_leaf, 0, feature).astype(np.int32),
         rank=np.where(is_leaf, -1, rank).astype(np.int32),
-        left=np.where(is_leaf, own, shape.left).astype(np.int32),
-        right=np.where(is_leaf, own, shape.right).astype(np.int32),
-        first_special=np.where(is_leaf, _NO_SPECIAL, first_special).astype(np.int32),
+        left=np.where(is_leaf, own, left).astype(np.int32),
+        right=np.where(is_leaf, own, right).astype(np.int32),
+        first_special=np.where(is_leaf, np.iinfo(np.int32).max, first_special).astype(np.int32),
         special_offset=np.where(is_leaf, 0, special_offset).astype(np.int64),
         special_left=special_left.astype(bool),
         leaf_of_node=np.where(is_leaf, subtrees.first, -1).astype(np.int32),

@@ -6,7 +6,7 @@ thresholds join the model's in the state space.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,28 +15,19 @@ from pine_boost.errors import MissingDependencyError
 from pine_boost.model.exact import FLOAT32_MAX, SCORE_SCALE
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value
-from pine_boost.model.routing import StateTrees, TreeShape, make_trees, route
+from pine_boost.model.routing import StateTrees, make_trees, route
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.model.trimming import node_levels
+from pine_boost.model.trimming import find_subtrees
 from pine_boost.region.score_tables import RegionTables, ScoreTables, TreeCost, score_of_leaves
 from pine_boost.tables.rows import MemoryRows, Rows
 
 SAMPLED_ROWS = 100_000  # rows that the trees are grown on; each tree uses 256 of them
 
 
-@dataclass(frozen=True, eq=False)
-class GrownForest:
-    """Isolation trees over states, the depth of each leaf, and their state space."""
-
-    trees: StateTrees
-    depth: FloatArray
-    space: StateSpace
-
-
 def grow_trees(
     X: FloatArray | Rows, forest: Forest, n_trees: int = 30, max_samples: int = 256, random_state: int = 0
-) -> GrownForest:
+) -> tuple[StateTrees, StateSpace]:
     """Isolation trees grown on X, over a space with their thresholds and the model's."""
     rows = X if isinstance(X, Rows) else MemoryRows(X)
     n_sampled = min(rows.n_rows, SAMPLED_ROWS)
@@ -47,25 +38,24 @@ def grow_trees(
     grown = _in_terms_of_the_model(grown, forest, base)
     numeric = [grown.threshold[(grown.kind == SplitKind.NUMERIC) & (grown.feature == j)] for j in range(len(base.axes))]
     space = build_space(forest, [np.unique(own) if len(own) else None for own in numeric])
-    trees = route(grown, space)
-    depth = np.zeros(trees.n_leaves)
-    for level, nodes in enumerate(node_levels(trees.root, trees.leaf_of_node >= 0, trees.left, trees.right)):
-        leaves = trees.leaf_of_node[nodes]
-        depth[leaves[leaves >= 0]] = level
-    return GrownForest(trees, depth, space)
+    return route(grown, space), space
 
 
-def isolation_tables(grown: GrownForest, visits: IntArray) -> ScoreTables:
+def isolation_tables(trees: StateTrees, visits: IntArray, space: StateSpace) -> ScoreTables:
     """The score ``-mean(depth + c(n))`` over the trees, with ``n`` the ``visits`` of the leaf by rows of X_fit.
 
     ``c(n) = 2 H(n-1) - 2 (n-1) / n``. Thresholds are compared as the model compares its own, so the score
     need not equal scikit-learn's ``score_samples``. A categorical feature is split by the number of its
     state; missing values go to the side that scikit-learn chose for them.
     """
-    path = grown.depth + average_path_length(visits)
-    cost = -np.rint(path * SCORE_SCALE / grown.trees.n_trees).astype(np.int64)
-    tree_cost = TreeCost(grown.trees, cost, of_model=False)
-    return score_of_leaves(grown.space, tree_cost, SCORE_SCALE)
+    depth = np.zeros(trees.n_leaves)
+    subtrees = find_subtrees(trees.root, trees.leaf_of_node >= 0, trees.left, trees.right)
+    for number, nodes in enumerate(subtrees.levels):
+        leaves = trees.leaf_of_node[nodes]
+        depth[leaves[leaves >= 0]] = number
+    path = depth + average_path_length(visits)
+    cost = -np.rint(path * SCORE_SCALE / trees.n_trees).astype(np.int64)
+    return score_of_leaves(space, TreeCost(trees, cost, of_model=False), SCORE_SCALE)
 
 
 def average_path_length(count: npt.ArrayLike) -> FloatArray:
@@ -150,28 +140,16 @@ def enclosing(tables: RegionTables) -> list[tuple[str, RegionTables]]:
 def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
     """The trees down to ``depth``; a subtree that is cut off costs what its cheapest leaf costs."""
     trees = cost.trees
-    is_leaf = trees.leaf_of_node >= 0
-    levels = node_levels(trees.root, is_leaf, trees.left, trees.right)
-    cheapest = np.where(is_leaf, cost.cost[np.maximum(trees.leaf_of_node, 0)], 0)
-    for level in reversed(levels):
-        inner = level[~is_leaf[level]]
-        cheapest[inner] = np.minimum(cheapest[trees.left[inner]], cheapest[trees.right[inner]])
-    kept = np.sort(np.concatenate(levels[: depth + 1]))
-    ends = is_leaf.copy()
-    if depth < len(levels):
-        ends[levels[depth]] = True
-    number = np.full(len(is_leaf), -1, dtype=np.int64)
+    ends = trees.leaf_of_node >= 0
+    subtrees = find_subtrees(trees.root, ends, trees.left, trees.right)
+    ends[subtrees.levels[min(depth, trees.depth)]] = True
+    kept = np.sort(np.concatenate(subtrees.levels[: depth + 1]))
+    number = np.full(len(ends), -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
-    ends, root = ends[kept], number[trees.root]
+    ends = ends[kept]
     left, right = number[trees.left[kept]], number[trees.right[kept]]
-    shorter = make_trees(
-        TreeShape(root, ends, left, right),
-        trees.feature[kept],
-        trees.rank[kept],
-        trees.first_special[kept],
-        trees.special_offset[kept],
-        trees.special_left,
-    )
-    leaf_cost = np.zeros(shorter.n_leaves, dtype=np.int64)
-    leaf_cost[shorter.leaf_of_node[ends]] = cheapest[kept][ends]
+    splits = {name: getattr(trees, name)[kept] for name in ("feature", "rank", "first_special", "special_offset")}
+    shorter = make_trees(number[trees.root], ends, left, right, **splits, special_left=trees.special_left)
+    # leaves are numbered from left to right, before and after
+    leaf_cost = np.minimum.reduceat(cost.cost, np.sort(subtrees.first[kept[ends]]))
     return TreeCost(shorter, leaf_cost, cost.of_model)

@@ -15,7 +15,7 @@ from pine_boost.kernels.flat_forest import FlatForest, TableSums
 from pine_boost.kernels.wellformed_arrays import require_wellformed_region
 from pine_boost.model.flatten import flatten_trees
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.model.routing import StateTrees, TreeShape, make_trees
+from pine_boost.model.routing import StateTrees, make_trees
 from pine_boost.model.states import Axis, StateSpace, unique_rows
 from pine_boost.region.coarse import coarsen, signature
 from pine_boost.region.score_tables import RegionTables, ScoreTables
@@ -120,7 +120,8 @@ def _merged(axis: Axis, tables: RegionTables, feature: int) -> tuple[Axis, IntAr
 
 def _one_leaf() -> StateTrees:
     none = np.zeros(1, dtype=np.int64)
-    return make_trees(TreeShape(none, none == 0, none, none), none, none, none, none, none)
+    splits = dict.fromkeys(("feature", "rank", "first_special", "special_offset", "special_left"), none)
+    return make_trees(none, none == 0, none, none, **splits)
 
 
 def _int32(numbers: Iterable[Any]) -> npt.NDArray[np.int32]:

@@ -16,7 +16,7 @@ from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.json_fields import canonical, require
 from pine_boost.model.forest import BoolArray, IntArray, require_trees
-from pine_boost.model.routing import TreeShape, make_trees
+from pine_boost.model.routing import make_trees, special_places
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.region.region_ladder import RegionLadder
@@ -249,18 +249,18 @@ def _trees_from_json(section: Any, where: str, space: StateSpace) -> TreeCost:
     require(root[-1] < len(left), "a root is no node")
     require(np.array_equal(right < 0, is_leaf), "a node has one child")
     require_trees(root, is_leaf, left, right)
-    width = np.array([axis.n_states - axis.n_intervals for axis in space.axes])
-    n_special = np.where(is_leaf, 0, width[feature])
-    intervals = np.array([axis.n_intervals for axis in space.axes])
-    numeric = ~is_leaf & (intervals[feature] > 0)
-    is_rank = (rank >= 0) & (rank < intervals[feature] - 1)
-    require(bool(np.all(is_rank[numeric])), "a rank names no threshold")
+    first_special, special_offset, n_sides = special_places(space, feature, is_leaf)
+    is_rank = (rank >= 0) & (rank < first_special - 1)
+    require(bool(np.all(is_rank[~is_leaf & (first_special > 0)])), "a rank names no threshold")
     trees = make_trees(
-        TreeShape(root, is_leaf, left, right),
-        feature,
-        rank,
-        intervals[feature],
-        np.cumsum(n_special) - n_special,
-        f.flags(int(n_special.sum()) + 1)(data["special_left"], f"{where}.special_left"),
+        root,
+        is_leaf,
+        left,
+        right,
+        feature=feature,
+        rank=rank,
+        first_special=first_special,
+        special_offset=special_offset,
+        special_left=f.flags(n_sides)(data["special_left"], f"{where}.special_left"),
     )
     return TreeCost(trees, data["cost"], data["of_model"])

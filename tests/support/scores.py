@@ -31,8 +31,8 @@ def fit_isolation_forest(
     X: FloatArray, forest: Forest, *, n_trees: int = 30, max_samples: int = 256, random_state: int = 0
 ) -> tuple[ScoreTables, StateSpace]:
     """Isolation trees and the space that their thresholds and the model's make."""
-    grown = grow_trees(X, forest, n_trees, max_samples, random_state)
-    return isolation_tables(grown, grown.trees.visits(grown.space.states(X))), grown.space
+    trees, space = grow_trees(X, forest, n_trees, max_samples, random_state)
+    return isolation_tables(trees, trees.visits(space.states(X)), space), space
 
 
 def fit_small(kind: str | None, X: FloatArray, forest: Forest, seed: int) -> tuple[ScoreTables | None, StateSpace]:

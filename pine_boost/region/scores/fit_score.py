@@ -112,18 +112,16 @@ def _as_int64(tables: ScoreTables) -> ScoreTables:
 
 def _fit_named(score: str, forest: Forest, rows: Rows, n_bins: int, random_state: int, budget: Budget) -> FittedScore:
     budget.check()
+    space = build_space(forest)
     if score == "isolation-forest":
-        grown = grow_trees(rows, forest, random_state=random_state)
-        space = grown.space
-        visits, seen = _count(rows, space, grown.trees.visits)
-        tables = isolation_tables(grown, visits)
+        trees, space = grow_trees(rows, forest, random_state=random_state)
+        visits, seen = _count(rows, space, trees.visits)
+        tables = isolation_tables(trees, visits, space)
     elif score == "leaf-support":
-        space = build_space(forest)
         trees = route(forest, space)
         visits, seen = _count(rows, space, trees.visits)
         tables = leaf_support_tables(trees, visits, space)
     else:
-        space = build_space(forest)
         bins = bins_of(space, add_nearest(rows.map_values(partial(count_nearest, space))), n_bins)
         if isinstance(rows, MemoryRows):
             states = rows.states(space)
@@ -143,14 +141,14 @@ def _fit_named(score: str, forest: Forest, rows: Rows, n_bins: int, random_state
 
 def _count(rows: Rows, space: StateSpace, count: Callable[[States], IntArray]) -> tuple[IntArray, _Flags]:
     """Counts over all rows, and which features are missing in some row."""
+
+    def of_chunk(states: States) -> tuple[IntArray, _Flags]:
+        return count(states), missing_seen(space, states)
+
     total, seen = np.zeros(1, dtype=np.int64), np.zeros(space.n_features, dtype=bool)
-    for counts, missing in rows.map_states(space, partial(_count_chunk, space, count)):
+    for counts, missing in rows.map_states(space, of_chunk):
         total, seen = total + counts, seen | missing
     return total, seen
-
-
-def _count_chunk(space: StateSpace, count: Callable[[States], IntArray], states: States) -> tuple[IntArray, _Flags]:
-    return count(states), missing_seen(space, states)
 
 
 def leaf_support_tables(trees: StateTrees, visits: IntArray, space: StateSpace) -> ScoreTables:
