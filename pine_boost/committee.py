@@ -34,9 +34,9 @@ from pine_boost.native.figures import SIZES, Figures, SideBySide, figures_of
 from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, CompressOptions, counted
 from pine_boost.parsers import pickled
-from pine_boost.pipelines.given import GivenModel, read_given
 from pine_boost.pipelines.layers import Layer, kind_of, peel
-from pine_boost.pipelines.unwrapping import EchoProbability, Wrapper
+from pine_boost.pipelines.threshold import EchoProbability
+from pine_boost.pipelines.unwrapping import GivenModel, Wrapper, read_given
 from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
 from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part

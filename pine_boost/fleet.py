@@ -530,7 +530,7 @@ def _asked(job: Job, policy: Policy) -> dict[str, Any]:
 def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
     """The result and its files."""
     import pine_boost
-    from pine_boost.pipelines.given import read_given
+    from pine_boost.pipelines.unwrapping import read_given
     from pine_boost.region.domain import read_domain
     from pine_boost.report.prune_report import render_report
 

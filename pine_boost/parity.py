@@ -33,7 +33,7 @@ from pine_boost.notebooks import aligned, displayed, table_html
 from pine_boost.options import option_of
 from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import band_of
-from pine_boost.pipelines.given import read_given, read_raw_rows
+from pine_boost.pipelines.unwrapping import read_given, read_raw_rows
 from pine_boost.region.conformal import Coverage
 from pine_boost.report.pages import render
 from pine_boost.scoring.native_sum import native_sum, probability_rule

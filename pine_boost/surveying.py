@@ -34,7 +34,7 @@ from pine_boost.native.figures import SIZES, Figures, SideBySide, Speed, file_co
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import read_model
-from pine_boost.pipelines.given import read_given
+from pine_boost.pipelines.unwrapping import read_given
 from pine_boost.progress import say, shown
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table

@@ -16,7 +16,7 @@ from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_and_predict
 from pine_boost.options import require_seconds, worker_count
 from pine_boost.parsers.traits import warn_if_untested
-from pine_boost.pipelines.given import read_named_model
+from pine_boost.pipelines.unwrapping import read_named_model
 from pine_boost.region.region import Region
 from pine_boost.tables.rows import is_large, open_rows
 

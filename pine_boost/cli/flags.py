@@ -118,7 +118,7 @@ def message_of(error: BaseException | Warning) -> str:
 
 def read_given_model(arguments: argparse.Namespace, decision: str = "class") -> Any:
     """The model that was named, with what lies around it."""
-    from pine_boost.pipelines.given import read_given
+    from pine_boost.pipelines.unwrapping import read_given
 
     return read_given(
         arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle, decision=decision

@@ -25,7 +25,7 @@ def read_original(
     Another model raises with the text of ``otherwise``; without one the caller compares digests.
     """
     from pine_boost.model.digest import forest_digest
-    from pine_boost.pipelines.given import read_named_model
+    from pine_boost.pipelines.unwrapping import read_named_model
 
     if model is None:
         return None

@@ -26,7 +26,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Score, write and print the counts."""
     from pine_boost.files import require_free_file, save_file
-    from pine_boost.pipelines.given import read_raw_rows
+    from pine_boost.pipelines.unwrapping import read_raw_rows
     from pine_boost.scoring.scorer_folder import load_scorer, read_manifest
 
     if arguments.output is not None:

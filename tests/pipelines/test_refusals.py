@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 import pine_boost
 from pine_boost import InvalidInputError, UnsupportedModelError, prune_booster
-from pine_boost.pipelines.unwrapping import switch_point, unwrap
+from pine_boost.pipelines.threshold import switch_point
+from pine_boost.pipelines.unwrapping import unwrap
 
 X, Y = load_breast_cancer(return_X_y=True)
 FOREST = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X[:300], Y[:300])
