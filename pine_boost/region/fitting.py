@@ -209,11 +209,9 @@ def _states_of(rows: Rows, space: StateSpace) -> States:
     """The states of X_fit for the search: all rows of a table in memory, the distinct rows of one read in chunks."""
     if isinstance(rows, MemoryRows):
         return rows.states(space)
-    return _distinct_states(rows.map_states(space, _distinct_in_chunk))
-
-
-def _distinct_in_chunk(states: States) -> tuple[Hashes, States]:
-    return _distinct(row_hashes(states.astype(np.float64)), states)
+    return _distinct_states(
+        rows.map_states(space, lambda states: _distinct(row_hashes(states.astype(np.float64)), states))
+    )
 
 
 def _distinct(hashes: Hashes, states: States) -> tuple[Hashes, States]:

@@ -6,9 +6,7 @@ What is chosen is chosen from `FitEvidence` alone; X_cal only calibrates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -60,16 +58,14 @@ def measure(
     rows: Rows, space: StateSpace, tables: RegionTables, score: ScoreTables | None, original: Forest | None
 ) -> Measured:
     """Score every row, and measure the distance of the original from its decision."""
-    distance = None if original is None else partial(distance_of, original, route(original, space))
-    parts = zip(*rows.map_states(space, partial(_measure, tables, score, distance)), strict=True)
-    return Measured(*map(np.concatenate, parts))
+    trees = None if original is None else route(original, space)
 
+    def of_chunk(states: States) -> tuple[IntArray, FloatArray, BoolArray]:
+        scores = np.zeros(0, dtype=np.int64) if score is None else score.score(states)
+        distances = np.zeros(0) if original is None or trees is None else distance_of(original, trees, states)
+        return scores, distances, tables.permits(states)
 
-def _measure(
-    tables: RegionTables, score: ScoreTables | None, distance: Callable[[States], FloatArray] | None, states: States
-) -> tuple[IntArray, FloatArray, BoolArray]:
-    scores = np.zeros(0, dtype=np.int64) if score is None else score.score(states)
-    return scores, np.zeros(0) if distance is None else distance(states), tables.permits(states)
+    return Measured(*map(np.concatenate, zip(*rows.map_states(space, of_chunk), strict=True)))
 
 
 def fit_evidence(forest: Forest, space: StateSpace, fit: Rows, found: Measured, random_state: int) -> FitEvidence:

@@ -194,7 +194,7 @@ def refuse_spent(spent: Spent | None, hashes: Hashes, name: str) -> None:
     if spent is None:
         return
     if isinstance(spent, (str, os.PathLike)):
-        looked_at = read_hashes(spent)
+        looked_at = np.array(read_survey(spent)["hashes"], dtype=np.uint64)
     elif isinstance(getattr(spent, "hashes", None), np.ndarray):
         looked_at = spent.hashes
     else:
@@ -208,11 +208,6 @@ def refuse_spent(spent: Spent | None, hashes: Hashes, name: str) -> None:
             f"{found.n_seen} of the {len(hashes)} rows of {name} were looked at by a survey and "
             "cannot carry a promise any more. Split a table before surveying and keep one part."
         )
-
-
-def read_hashes(path: str | os.PathLike[str]) -> Hashes:
-    """Read the hashes of the rows that a saved survey has used."""
-    return np.array(read_survey(path)["hashes"], dtype=np.uint64)
 
 
 def read_survey(path: str | os.PathLike[str]) -> dict[str, Any]:

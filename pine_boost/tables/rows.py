@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -43,7 +42,7 @@ class Rows(KnownStates, Protocol):
 
     def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
         """Apply ``function`` to every chunk of states."""
-        return self.map_values(partial(_of_states, space, function))
+        return self.map_values(lambda matrix: function(space.states(matrix)))
 
     def take(self, rows: IntArray) -> FloatArray:
         """Return the matrix of some rows, given in ascending order."""
@@ -88,16 +87,12 @@ class MemoryRows(Rows):
 
     def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
         """Apply ``function`` to every chunk of the matrix."""
-        for start in range(0, self.n_rows, CHUNK_ROWS):
-            self._budget.check()
-            yield function(self.matrix[start : start + CHUNK_ROWS])
+        return (function(self.matrix[part]) for part in self._parts())
 
     def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
         """Apply ``function`` to every chunk of states."""
         states = self.states(space)
-        for start in range(0, self.n_rows, CHUNK_ROWS):
-            self._budget.check()
-            yield function(states[start : start + CHUNK_ROWS])
+        return (function(states[part]) for part in self._parts())
 
     def take(self, rows: IntArray) -> FloatArray:
         """Return the matrix of some rows, given in ascending order."""
@@ -112,12 +107,15 @@ class MemoryRows(Rows):
         """Return the states of all rows."""
         if self._states is None or self._states[0] is not space:
             states = np.empty(self.matrix.shape, dtype=np.int32, order="F")
-            for start in range(0, self.n_rows, CHUNK_ROWS):
-                self._budget.check()
-                part = slice(start, start + CHUNK_ROWS)
+            for part in self._parts():
                 states[part] = space.states(self.matrix[part])
             self._states = (space, states)
         return self._states[1]
+
+    def _parts(self) -> Iterator[slice]:
+        for start in range(0, self.n_rows, CHUNK_ROWS):
+            self._budget.check()
+            yield slice(start, start + CHUNK_ROWS)
 
     def kept(self, space: StateSpace) -> KnownStates:
         """Return the states of the same rows, without the matrix."""
@@ -212,10 +210,6 @@ AnyRows = MemoryRows | BatchRows | DaskRows
 
 def _some_rows(part: Any, rows: IntArray, schema: InputSchema, name: str) -> FloatArray:
     return to_matrix(part.iloc[rows], schema, name)
-
-
-def _of_states(space: StateSpace, function: Callable[[States], Found], matrix: FloatArray) -> Found:
-    return function(space.states(matrix))
 
 
 def _of_partition(part: Any, schema: InputSchema, name: str, function: Callable[[FloatArray], Found]) -> list[Found]:

@@ -13,7 +13,7 @@ import lzma
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -21,7 +21,6 @@ from typing import IO, Any, cast
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
-from pine_boost.parsers.traits import traits_of
 from pine_boost.tables.schema import InputSchema, find_columns, listing
 
 _TEXT = (".csv", ".tsv", ".txt")
@@ -91,19 +90,10 @@ def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
     if kind == ".npy":
         return _read_npy(path)
     if kind in _TEXT:
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingDependencyError(f"Reading {path.name} needs pandas: pine-boost[tables].") from error
-        return _read_csv(pandas, path, texts, _separator(path))
+        return _read_csv(path, texts, _separator(path))
     if kind in _BINARY:
         return _read_binary(path, kind)
     raise InvalidInputError(f"{path} has a suffix that cannot be read; pass one of {ACCEPTED}.")
-
-
-def is_text_file(path: Path) -> bool:
-    """Return whether a table file is CSV or TSV, which store no types."""
-    return _kind_of(path) in _TEXT
 
 
 def _kind_of(path: Path) -> str:
@@ -122,7 +112,11 @@ def _read_npy(path: Path) -> Any:
         raise InvalidInputError(f"{path} is not a NumPy array of numbers: {error}.") from error
 
 
-def _read_csv(pandas: Any, path: Path, texts: Mapping[str, Any], separator: str) -> Any:
+def _read_csv(path: Path, texts: Mapping[str, Any], separator: str) -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingDependencyError(f"Reading {path.name} needs pandas: pine-boost[tables].") from error
     _check_widths(path, separator)
     try:
         first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
@@ -278,30 +272,21 @@ def _from_frame(frame: Any, schema: InputSchema, label: str | None, path: Path) 
 
 
 def _match(names: list[str], schema: InputSchema, label: str | None, path: Path) -> tuple[list[int], tuple[str, ...]]:
-    if schema.feature_names is not None:
-        find_columns(names, schema, str(path))  # as in Python, columns out of order raise
-    stored = traits_of(schema.library).column_name
-    return match_names(names, schema.feature_names, schema.n_features, label, path, stored)
+    # as in Python, columns out of order raise
+    order = None if schema.feature_names is None else find_columns(names, schema, str(path))
+    return _chosen(names, order, schema.n_features, label, path)
 
 
-def match_names(
-    names: list[str],
-    expected: Sequence[str] | None,
-    n_features: int | None,
-    label: str | None,
-    path: Path,
-    stored: Callable[[str], str],
+def _chosen(
+    names: list[str], order: list[int] | None, n_features: int | None, label: str | None, path: Path
 ) -> tuple[list[int], tuple[str, ...]]:
-    """Return the positions of the model's columns in the file and the names of the other columns.
-
-    ``expected`` are the model's names in the spelling that ``stored`` produces; None if it has no names.
-    """
+    """Return the positions of the model's columns and the names of the others; ``order`` is None without names."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidInputError(f"{path} has the column {twice!r} more than once.")
     if label is not None and label not in names:
         raise InvalidInputError(f"{path} has no column {label!r}; it has {listing(names)}.")
-    if expected is None:
+    if order is None:
         order = [j for j, name in enumerate(names) if name != label]
         if n_features is not None and len(order) != n_features:
             raise InvalidInputError(
@@ -309,12 +294,6 @@ def match_names(
                 f"{len(order)} columns. Leave only the features, in the model's order (name the "
                 "label column with --label)."
             )
-        return order, ()
-    found = {stored(name): j for j, name in enumerate(names)}
-    absent = [name for name in expected if name not in found]
-    if absent:
-        raise InvalidInputError(f"{path} lacks the model's column(s) {listing(absent)}; it has {listing(names)}.")
-    order = [found[name] for name in expected]
     used = {names[j] for j in order} | {label}
     return order, tuple(name for name in names if name not in used)
 
@@ -364,9 +343,13 @@ def read_raw_table(
             )
         return TableFile(table, None, ())
     found = [str(name) for name in table.columns]
-    order, left_out = match_names(found, names, n_features, label, path, lambda name: name)
+    absent = [name for name in names or () if name not in found]
+    if absent:
+        raise InvalidInputError(f"{path} lacks the model's column(s) {listing(absent)}; it has {listing(found)}.")
+    order = None if names is None else [found.index(name) for name in names]
+    order, left_out = _chosen(found, order, n_features, label, path)
     chosen = table.iloc[:, order]
-    if is_text_file(path):
+    if _kind_of(path) in _TEXT:  # which store no types
         _require_plain_numbers(path, chosen)
     y = None if label is None else table.iloc[:, found.index(label)].to_numpy()
     if names is None and n_features is not None:
