@@ -21,14 +21,14 @@ from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers.traits import Reader, plain_key, traits_of
 from pine_boost.tables.numbers import (
-    Casting,
+    FloatType,
     TableKind,
     cast_numbers,
     cast_objects,
-    casting_of,
     is_missing,
     object_numbers,
     require_read_alike,
+    whole_cast,
 )
 from pine_boost.tables.schema import InputSchema, check_shape, listing, model_columns
 
@@ -121,9 +121,9 @@ def _read_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
     check_shape(array.shape, schema, name)
     raw_categories = schema.category_rule is CategoryRule.KNOWN and any(schema.feature_categories)
     kind = TableKind.ARRAY if isinstance(X, np.ndarray) else TableKind.SEQUENCE
-    casting = casting_of(schema, kind)
+    whole = whole_cast(schema, kind)
     if array.dtype.kind not in "OUS" and not raw_categories:
-        return cast_numbers(array, casting, f"table {name}")
+        return cast_numbers(array, whole, schema, f"table {name}")
     matrix = np.empty(array.shape, dtype=np.float64)
     objects: dict[str, FloatArray] = {}
     for feature in range(schema.n_features):
@@ -134,7 +134,7 @@ def _read_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
         elif array.dtype.kind in "OUS":
             objects[label] = matrix[:, feature] = object_numbers(array[:, feature], label)
         else:
-            matrix[:, feature] = cast_numbers(array[:, feature], casting, label)
+            matrix[:, feature] = cast_numbers(array[:, feature], whole, schema, label)
     for label, numbers in objects.items():  # only after all columns were checked for text
         require_read_alike(numbers, label, schema)
     return matrix
@@ -165,7 +165,7 @@ def _read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
             f"{name} stores some entries more than once; libraries differ in whether they add them "
             "up. Call X.sum_duplicates() first."
         )
-    numbers = cast_numbers(entries.data, casting_of(schema, TableKind.SPARSE), label)
+    numbers = cast_numbers(entries.data, whole_cast(schema, TableKind.SPARSE), schema, label)
     if schema.reader is Reader.LIGHTGBM:
         tiny = (numbers != 0) & (np.abs(numbers) <= LIGHTGBM_ZERO)
         if tiny.any():
@@ -218,7 +218,7 @@ def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
     early = any(dtype.kind == "b" for dtype in plain) or any(
         not isinstance(dtype, np.dtype) and dtype.kind in "iufb" and not _is_sparse(dtype) for dtype in X.dtypes
     )
-    casting = casting_of(schema, TableKind.PANDAS, plain or [np.dtype(np.float64)], early)
+    whole = whole_cast(schema, TableKind.PANDAS, plain or [np.dtype(np.float64)], early)
     matrix = np.empty(X.shape, dtype=np.float64, order="F")
     for feature in range(schema.n_features):
         column = X.iloc[:, feature]
@@ -240,7 +240,7 @@ def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
         elif known is not None:
             raise refuse_unencoded(str(column.dtype), known, label)
         else:
-            matrix[:, feature] = _pandas_numbers(column, casting, label)
+            matrix[:, feature] = _pandas_numbers(column, whole, schema, label)
     return matrix
 
 
@@ -248,22 +248,21 @@ def _is_sparse(dtype: Any) -> bool:
     return hasattr(dtype, "fill_value")
 
 
-def _pandas_numbers(column: Any, casting: Casting, label: str) -> FloatArray:
-    dtype, reader = column.dtype, casting.schema.reader
-    if isinstance(dtype, np.dtype) and dtype.kind in "fiub":
-        return cast_numbers(column.to_numpy(), casting, label)
-    if dtype.kind in "fiub":  # nullable, arrow-backed or sparse
+def _pandas_numbers(column: Any, whole: FloatType | None, schema: InputSchema, label: str) -> FloatArray:
+    dtype, reader = column.dtype, schema.reader
+    if dtype.kind in "fiub":
         if reader is Reader.LIGHTGBM and type(dtype).__name__ == "ArrowDtype":
             raise InvalidInputError(
                 f"The {label} has dtype {dtype}, which LightGBM refuses. Convert to "
                 "float64/float32 first: X.astype('float64')."
             )
-        if _is_sparse(dtype):
-            return cast_numbers(column.to_numpy(), casting, label)
+        if isinstance(dtype, np.dtype) or _is_sparse(dtype):
+            return cast_numbers(column.to_numpy(), whole, schema, label)
+        # nullable or arrow-backed
         present = column.notna().to_numpy()
         plain = np.dtype(f"{dtype.kind}{dtype.itemsize}" if dtype.kind != "b" else bool)
-        return cast_numbers(column.to_numpy(dtype=plain, na_value=0), casting, label, present)
-    numbers = cast_objects(column.to_numpy(dtype=object), label, casting.schema)
+        return cast_numbers(column.to_numpy(dtype=plain, na_value=0), whole, schema, label, present)
+    numbers = cast_objects(column.to_numpy(dtype=object), label, schema)
     if reader in (Reader.XGBOOST, Reader.LIGHTGBM):
         raise InvalidInputError(
             f"The {label} has dtype {dtype}, which {reader.value} refuses. Convert to "
@@ -297,14 +296,13 @@ def _read_collected(X: Any, schema: InputSchema, name: str) -> FloatArray:
 
 def _read_columns(columns: list[Any], kind: TableKind, schema: InputSchema, name: str) -> FloatArray:
     names = schema.feature_names or range(schema.n_features)
-    labels = [f"column {column!r} of {name}" for column in names]
-    read = [_values_of(column) for column in columns]
-    casting = casting_of(schema, kind)
+    whole = whole_cast(schema, kind)
     matrix = np.empty((len(columns[0]), schema.n_features), dtype=np.float64, order="F")
-    for feature, (column, (values, present)) in enumerate(zip(columns, read, strict=True)):
-        known, label = schema.categories_of(feature), labels[feature]
+    for feature, (own_name, column) in enumerate(zip(names, columns, strict=True)):
+        known, label = schema.categories_of(feature), f"column {own_name!r} of {name}"
+        values, present = _values_of(column)
         if values.dtype.kind in "fiub" and not _is_category(column, kind) and known is None:
-            matrix[:, feature] = cast_numbers(values, casting, label, present)
+            matrix[:, feature] = cast_numbers(values, whole, schema, label, present)
         elif known is None:
             if _is_category(column, kind):
                 raise refuse_unstored(schema, label)

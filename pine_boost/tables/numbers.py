@@ -6,7 +6,6 @@ A library may round once or twice in the process. Where tests do not show that o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -34,39 +33,29 @@ class TableKind(Enum):
     SPARSE = "scipy.sparse matrix"
 
 
-@dataclass(frozen=True)
-class Casting:
-    """How integers become floats: the type they are cast to first, None if unknown.
+def whole_cast(
+    schema: InputSchema, kind: TableKind, dtypes: Sequence[Any] = (), early: bool = False
+) -> FloatType | None:
+    """Return the type to which a library casts integers of a table first; None if unknown.
 
     Floats of up to 64 bits pass unchanged; a library that compares float32 casts them once, later.
     An integer beyond 2**53 may be rounded once or twice on its way to float32.
-    """
-
-    whole: FloatType | None
-    schema: InputSchema
-
-
-def casting_of(schema: InputSchema, kind: TableKind, dtypes: Sequence[Any] = (), early: bool = False) -> Casting:
-    """Return how a library casts the numbers of one table.
 
     ``dtypes`` are those of the columns of a frame; ``early`` is True if one of them is of a kind
     (bool, nullable) for which scikit-learn casts column by column.
     """
     reader = schema.reader
     if reader is Reader.HISTOGRAM:
-        return Casting(np.float64, schema)
+        return np.float64
     if reader is Reader.XGBOOST:
-        return Casting(np.float32, schema)
+        return np.float32
     if reader is Reader.CATBOOST:
-        return Casting(None, schema)
+        return None
     if reader is Reader.LIGHTGBM:
-        straight = kind in (TableKind.ARRAY, TableKind.SEQUENCE)
-        return Casting(np.float32 if straight else np.float64, schema)
+        return np.float32 if kind in (TableKind.ARRAY, TableKind.SEQUENCE) else np.float64
     if kind in (TableKind.ARRAY, TableKind.SPARSE) or early:
-        return Casting(np.float32, schema)
-    if kind is TableKind.PANDAS:
-        return Casting(_common_cast(dtypes), schema)
-    return Casting(None, schema)
+        return np.float32
+    return _common_cast(dtypes) if kind is TableKind.PANDAS else None
 
 
 def _common_cast(dtypes: Sequence[Any]) -> FloatType | None:
@@ -79,19 +68,26 @@ def _common_cast(dtypes: Sequence[Any]) -> FloatType | None:
 
 
 def cast_numbers(
-    values: npt.NDArray[Any], casting: Casting, label: str, present: npt.NDArray[Any] | None = None
+    values: npt.NDArray[Any],
+    whole: FloatType | None,
+    schema: InputSchema,
+    label: str,
+    present: npt.NDArray[Any] | None = None,
 ) -> FloatArray:
-    """Cast an array of numbers (one column or a whole table) to float64.
+    """Cast an array of numbers (one column or a whole table) to float64, integers by way of ``whole``.
 
-    ``present`` is False where a value is missing; the result is NaN there.
+    Without ``whole``, integers that a library may round raise. ``present`` is False where a value is missing; the
+    result is NaN there.
     """
     check_dtype(values.dtype, label)
     if values.dtype.kind not in "iu":
         numbers = values.astype(np.float64, copy=present is not None)
-    elif casting.whole is not None:
-        numbers = values.astype(casting.whole).astype(np.float64)
+    elif whole is not None:
+        numbers = values.astype(whole).astype(np.float64)
     else:
-        require_exact(values if present is None else values[present], label, casting.schema)
+        given = values if present is None else values[present]
+        if len(given) and not (given.max() <= EXACT_WHOLE and given.min() >= -EXACT_WHOLE):
+            raise inexact(label, schema)
         numbers = values.astype(np.float64)
     if present is not None:
         numbers[~present] = np.nan
@@ -108,12 +104,6 @@ def check_dtype(dtype: Any, label: str) -> None:
             f"The {label} has dtype {dtype.str}, which {found}: libraries differ in how they read "
             "it. Convert to float64/float32 first: X.astype(np.float64)."
         )
-
-
-def require_exact(values: npt.NDArray[Any], label: str, schema: InputSchema) -> None:
-    """Raise on integers that the library may round in an unknown way."""
-    if len(values) and not (values.max() <= EXACT_WHOLE and values.min() >= -EXACT_WHOLE):
-        raise inexact(label, schema)
 
 
 def inexact(label: str, schema: InputSchema) -> InvalidInputError:
