@@ -1,4 +1,4 @@
-"""Membership and scores of many rows by the kernel: the integers of `RegionTables`, from real inputs."""
+"""Membership and scores of rows by the kernel: the integers of `RegionTables`, from real inputs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from pine_boost.model.states import Axis, StateSpace, unique_rows
 from pine_boost.region.coarse import coarsen, signature
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 
-# Below this many rows compiling a region costs more than it saves.
-MANY_ROWS = 4_000
 _NO_LIMIT = np.iinfo(np.int64).max
 _Term = tuple[int, int, IntArray]  # two features (-1 for none) and the cost of their states
 

@@ -26,7 +26,7 @@ from pine_boost.region import storage
 from pine_boost.region.conformal import Coverage, calibrate
 from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.margins import ServingMargin, float_margins, read_margins
-from pine_boost.region.membership import MANY_ROWS, Membership, compile_membership
+from pine_boost.region.membership import Membership, compile_membership
 from pine_boost.region.region_ladder import RegionLadder
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.tables.matrix import to_matrix
@@ -115,10 +115,7 @@ class Region:
                 "X_fit and X_cal to fit_region.",
                 option=("alpha", "X_fit", "X_cal"),
             )
-        matrix = to_matrix(X, self.schema)
-        if len(matrix) >= MANY_ROWS:
-            return self.compiled.score(matrix)
-        return self.score_tables.score(self.space.states(matrix))
+        return self.compiled.score(to_matrix(X, self.schema))
 
     def contains(
         self, X: Any, *, model: Any = None, margins: npt.ArrayLike | None = None, serving: ServingMargin | None = None
@@ -149,7 +146,7 @@ class Region:
             return self._serves(X, model, margins, serving)
         matrix = to_matrix(X, self.schema)
         forest = self._original(model)
-        inside = self._plausible(matrix)
+        inside = self.compiled.contains(matrix)
         if self.delta is not None:
             inside &= self._distance(matrix, forest, margins) >= self.delta
         return inside
@@ -255,12 +252,6 @@ class Region:
         """Membership without the indifference, bound to the kernel once for batch after batch."""
         return compile_membership(self.space, self.tables, self.score_tables)
 
-    def _plausible(self, matrix: FloatArray) -> npt.NDArray[np.bool_]:
-        """Membership without the indifference."""
-        if len(matrix) >= MANY_ROWS:
-            return self.compiled.contains(matrix)
-        return self.tables.contains(self.space.states(matrix))
-
     def _serves(
         self, X: Any, model: Any, margins: npt.ArrayLike | None, serving: ServingMargin
     ) -> npt.NDArray[np.bool_]:
@@ -278,7 +269,7 @@ class Region:
                 option="threshold",
             )
         matrix = to_matrix(X, self.schema)
-        return self._plausible(matrix) & serving.is_sure(pruned, self.space, self.space.states(matrix))
+        return self.compiled.contains(matrix) & serving.is_sure(pruned, self.space, self.space.states(matrix))
 
     def _original(self, model: Any) -> Forest | None:
         """The Forest of the original model; raises if the model is another one."""

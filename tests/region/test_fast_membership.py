@@ -16,7 +16,7 @@ from pine_boost.model.rules import Comparison
 from pine_boost.model.states import build_space
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
-from pine_boost.region.membership import MANY_ROWS, compile_membership
+from pine_boost.region.membership import compile_membership
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables, TreeCost, score_of_leaves
 from tests.support.forests import LIGHTGBM, MANNER_NAMES, MANNERS, XGBOOST, random_forest, random_rows
 
@@ -208,11 +208,12 @@ def test_compiled_regions_give_the_same_integers(manner, score, with_domain):
         tables = replace(region.tables, tau=int(tau))
         shifted = compile_membership(region.space, tables, region.score_tables)
         assert np.array_equal(shifted.contains(probe), tables.contains(states))
-    # the public way: many rows take the compiled path, few the plain one
-    many = probe[np.arange(MANY_ROWS) % len(probe)]
-    assert np.array_equal(region.contains(many), inside[np.arange(MANY_ROWS) % len(probe)])
-    assert np.array_equal(region.score(many), expected[np.arange(MANY_ROWS) % len(probe)])
+    # the public way, for many rows and for few
+    many = np.tile(probe, (9, 1))
+    assert np.array_equal(region.contains(many), np.tile(inside, 9))
+    assert np.array_equal(region.score(many), np.tile(expected, 9))
     assert np.array_equal(region.contains(probe), inside)
+    assert np.array_equal(region.score(probe[:1]), expected[:1])
     whole = region.with_alpha(0.0)
     assert np.array_equal(whole.contains(many), whole.tables.contains(whole.space.states(many)))
     assert np.array_equal(whole.score(many), region.score(many))
@@ -244,7 +245,7 @@ def test_pair_tables_of_every_size(n_bins):
 def test_a_region_is_compiled_once_and_stays_equal():
     region, probe = _region(XGBOOST, "isolation-forest", 3, False)
     before = region.fingerprint()
-    many = probe[np.arange(MANY_ROWS) % len(probe)]
+    many = np.tile(probe, (9, 1))
     region.contains(many)
     assert region.compiled is region.compiled
     assert region.fingerprint() == before

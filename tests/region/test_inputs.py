@@ -18,7 +18,6 @@ from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
 from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.region import Region, fit_region
-from pine_boost.region.membership import MANY_ROWS
 from pine_boost.region.score_tables import PairTable, ScoreTables
 from tests.support.forests import random_forest, random_rows
 from tests.support.grids import feature_edges
@@ -99,9 +98,8 @@ def test_a_value_on_an_edge_falls_where_the_native_trees_put_it(train, score):
         if score == "chow-liu":
             assert np.array_equal(scores[1:][~moved], scores[:-1][~moved])
             _check_bin_edges(region, model, forest, X, feature)
-        # many rows take the compiled way, with the same edges
-        many = np.arange(MANY_ROWS) % len(rows)
-        assert np.array_equal(region.score(rows[many]), scores[many])
+        # the tables over states have the same edges as the kernel
+        assert np.array_equal(region.score_tables.score(region.states(rows)), scores)
 
 
 def _check_bin_edges(region, model, forest, X, feature):
