@@ -28,11 +28,11 @@ from pine_boost.kernels.flat_forest import Link
 from pine_boost.kernels.library import load
 from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.model import reference
-from pine_boost.model.edge_rows import edge_rows, edge_values
 from pine_boost.model.exact import LIGHTGBM_ZERO, PROGRAM_NOISE
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.rules import Comparison, SplitKind
+from pine_boost.model.synthetic_rows import edge_rows, edge_values
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import counted

@@ -17,12 +17,12 @@ from pine_boost.certificate.claims import margins_claim
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export_trimmed
-from pine_boost.model.edge_rows import edge_values
 from pine_boost.model.exact import folding_band, largest_leaf
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.reach import Reach, Shrunk, find_reach, shrink
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.synthetic_rows import edge_values
 from pine_boost.model.trimming import Trimming, trim, trimmed_forest
 from pine_boost.native.figures import SIZES, SideBySide, side_by_side
 from pine_boost.native.predict import original_bytes

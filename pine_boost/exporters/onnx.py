@@ -16,10 +16,10 @@ import numpy.typing as npt
 from pine_boost.errors import MissingDependencyError, UnsupportedModelError
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
 from pine_boost.exporters.treelite import LinkFunction, find_link, vote_link
-from pine_boost.model.edge_rows import edge_rows
 from pine_boost.model.exact import certain_distance, summation_band
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
+from pine_boost.model.synthetic_rows import edge_rows
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import raw_values, to_matrix

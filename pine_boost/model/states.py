@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
-from pine_boost.model.exact import LIGHTGBM_ZERO
+from pine_boost.model.exact import FLOAT32_MAX, LIGHTGBM_ZERO
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value, category_codes
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
@@ -141,7 +141,23 @@ class StateSpace:
 
     def describe(self, feature: int, state: int) -> str:
         """Describe a state in words, without the feature's name: ``>= 3 and < 7``, ``missing``."""
-        return describe_state(self, self.axes[feature], state)
+        axis = self.axes[feature]
+        if state == axis.missing_state and state >= axis.n_intervals:
+            return "missing"
+        if axis.codes is not None:
+            codes = [str(code) for code in _categories_in(axis, state).astype(int)]
+            if state == axis.other_state:
+                return "any other category"
+            return "category " + ", ".join(codes[:6]) + (", ..." if len(codes) > 6 else "")
+        if state == axis.zero_state:
+            return "zero (counts as missing)"
+        below, above = (">=", "<") if self.comparison is Comparison.FLOAT32_LESS else (">", "<=")
+        parts = []
+        if state > 0:
+            parts.append(f"{below} {axis.edges[state - 1]:.9g}")
+        if state < len(axis.edges):
+            parts.append(f"{above} {axis.edges[state]:.9g}")
+        return " and ".join(parts) or "any value"
 
 
 def build_space(forest: Forest, extra_edges: Sequence[npt.ArrayLike | None] = ()) -> StateSpace:
@@ -249,14 +265,18 @@ def reachable_states(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:
 
 def _witnesses(space: StateSpace, edges: FloatArray) -> FloatArray:
     """Return finite inputs at and next to every threshold, vectorised."""
-    largest = np.finfo(np.float32).max
-    edges = edges[np.abs(edges) < largest]
-    if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
-        return np.concatenate([edges, np.nextafter(edges, np.inf)])
-    single = edges.astype(np.float32)
-    beside = [np.nextafter(single, np.float32(side)) for side in (np.inf, -np.inf)]
-    values: FloatArray = np.concatenate([single, *beside]).astype(np.float64)
+    edges = edges[np.abs(edges) < FLOAT32_MAX]
+    values = np.concatenate([cast_value(space.comparison, edges), *neighbours(space.comparison, edges)])
     return values[np.isfinite(values)]
+
+
+def neighbours(comparison: Comparison, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the numbers next below and next above, in the type that is compared."""
+    kind = np.float64 if comparison is Comparison.FLOAT64_LESS_EQUAL else np.float32
+    with np.errstate(over="ignore", under="ignore"):  # the largest float has an infinite neighbour
+        cast = values.astype(kind)
+        below, above = (np.nextafter(cast, kind(side)).astype(np.float64) for side in (-np.inf, np.inf))
+    return below, above
 
 
 def value_of(space: StateSpace, axis: Axis, state: int) -> float:
@@ -278,9 +298,7 @@ def values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
     # simpler candidates before them are tried first.
     low = axis.edges[state - 1] if state > 0 else -np.inf
     high = axis.edges[state] if state < len(axis.edges) else np.inf
-    # an edge may be the largest float, whose neighbour is infinite
-    with np.errstate(over="ignore", under="ignore"):
-        candidates = np.array([*_plain_values(low, high), *_edge_values(space, low, high)])
+    candidates = np.array([*_plain_values(low, high), *_edge_values(space, low, high)])
     # Infinity comes last, and is left out if the native predict rejects it.
     finite = np.isfinite(candidates)
     infinite = candidates[np.isinf(candidates)]
@@ -322,29 +340,7 @@ def _plain_values(low: float, high: float) -> list[float]:
 
 
 def _edge_values(space: StateSpace, low: float, high: float) -> list[float]:
-    if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
-        return [high, np.nextafter(high, -np.inf), np.nextafter(low, np.inf), 0.0]
-    with np.errstate(over="ignore"):
-        low32, high32 = np.float32(low), np.float32(high)
-    below, above = np.float32(-np.inf), np.float32(np.inf)
-    return [float(value) for value in (high32, np.nextafter(high32, below), low32, np.nextafter(low32, above))]
-
-
-def describe_state(space: StateSpace, axis: Axis, state: int) -> str:
-    """Describe a state in words."""
-    if state == axis.missing_state and state >= axis.n_intervals:
-        return "missing"
-    if axis.codes is not None:
-        codes = [str(code) for code in _categories_in(axis, state).astype(int)]
-        if state == axis.other_state:
-            return "any other category"
-        return "category " + ", ".join(codes[:6]) + (", ..." if len(codes) > 6 else "")
-    if state == axis.zero_state:
-        return "zero (counts as missing)"
-    below, above = (">=", "<") if space.comparison is Comparison.FLOAT32_LESS else (">", "<=")
-    parts = []
-    if state > 0:
-        parts.append(f"{below} {axis.edges[state - 1]:.9g}")
-    if state < len(axis.edges):
-        parts.append(f"{above} {axis.edges[state]:.9g}")
-    return " and ".join(parts) or "any value"
+    ends = np.array([low, high])
+    below, above = neighbours(space.comparison, ends)
+    at = cast_value(space.comparison, ends)
+    return [at[1], below[1], at[0], above[0], 0.0]

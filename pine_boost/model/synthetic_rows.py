@@ -1,4 +1,4 @@
-"""Rows made from the trees alone, and the work that models need for them."""
+"""Rows made from the trees alone, spread like training rows or at every threshold, and the work that models need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pine_boost.kernels import leaves
 from pine_boost.kernels.flat_forest import FlatForest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, Int32Array
-from pine_boost.model.rules import SplitKind
+from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
 
@@ -20,8 +20,7 @@ def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
     """Rows whose values follow how densely the trees split each feature.
 
     Trees split where the training rows were, so the gap between two neighbouring thresholds is
-    drawn as often as splits end there; every fourth row has its features drawn from the paths of
-    one random leaf instead, which keeps features together that the trees use together.
+    drawn as often as splits end there. Features are drawn independently of each other.
     """
     rng = np.random.default_rng(seed)
     space = build_space(forest)
@@ -69,3 +68,43 @@ def _between(edges: FloatArray) -> FloatArray:
     spread = np.diff(finite).mean() if len(finite) > 1 else max(1.0, abs(float(finite[0])))
     middles = finite[:-1] + np.diff(finite) / 2
     return np.concatenate([finite[:1] - spread, middles, finite[-1:] + spread])
+
+
+def edge_rows(forest: Forest, seed: int = 0) -> FloatArray:
+    """Return rows that contain every state of every feature, and both sides of every threshold."""
+    random = np.random.default_rng(seed)
+    space = build_space(forest)
+    possible = [
+        np.flatnonzero(axis.reachable) if axis.reachable is not None else np.arange(axis.n_states)
+        for axis in space.axes
+    ]
+    states = []
+    for feature, mine in enumerate(possible):
+        block = np.column_stack([random.choice(other, len(mine)) for other in possible])
+        block[:, feature] = mine
+        states.append(block)
+    rows = space.representative(np.concatenate(states))
+    edges = [rows]
+    for feature in range(forest.n_features):
+        values = edge_values(forest, feature)
+        moved = rows[random.integers(len(rows), size=len(values))]
+        moved[:, feature] = values
+        edges.append(moved)
+    found = np.concatenate(edges)
+    usable: FloatArray = found[~np.isinf(found).any(axis=1)]  # not every library accepts infinities
+    return usable
+
+
+def edge_values(forest: Forest, feature: int) -> FloatArray:
+    """Return the thresholds of a feature, their neighbours in the relevant float types, and the codes in its sets."""
+    nodes = np.flatnonzero(forest.feature == feature)
+    at = np.unique(forest.threshold[nodes[forest.kind[nodes] == SplitKind.NUMERIC]])
+    at = at[np.abs(at) < np.finfo(np.float32).max]
+    beside = [at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)]
+    if forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
+        single = at.astype(np.float32)
+        beside += [np.nextafter(single, np.float32(side)).astype(np.float64) for side in (np.inf, -np.inf)]
+    if forest.comparison is Comparison.FLOAT32_LESS:  # the input itself is float32
+        beside = [value.astype(np.float32).astype(np.float64) for value in beside]
+    codes = [forest.categories_of(int(node)) for node in nodes[forest.kind[nodes] == SplitKind.CATEGORICAL]]
+    return np.unique(np.concatenate([*beside, *codes]))

@@ -22,9 +22,8 @@ from pine_boost.model.digits import exactly
 from pine_boost.model.forest import BoolArray, Decision, Forest, IntArray, PrunedForest, spread
 from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks, route
 from pine_boost.model.states import StateSpace
-from pine_boost.region.coarse import coarsen
 from pine_boost.region.isolation_forest import enclosing
-from pine_boost.region.score_tables import RegionTables
+from pine_boost.region.score_tables import RegionTables, coarsen
 
 _Number = TypeVar("_Number", float, Fraction)
 

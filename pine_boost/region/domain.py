@@ -19,8 +19,9 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.files import DOMAIN_LIMIT, read_limited
 from pine_boost.json_fields import parse, reading, require
 from pine_boost.model.forest import BoolArray
+from pine_boost.model.reference import cast_value
 from pine_boost.model.rules import Comparison
-from pine_boost.model.states import Axis, StateSpace
+from pine_boost.model.states import Axis, StateSpace, neighbours
 from pine_boost.options import is_real, is_whole
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables
 from pine_boost.tables.schema import InputSchema
@@ -199,7 +200,7 @@ def _states_between(space: StateSpace, axis: Axis, lower: float, upper: float, w
     if axis.zero_state >= 0:
         states[axis.zero_state] = lower <= 0 <= upper
     if whole:
-        states[space.axis_states(axis, _whole_candidates(axis, lower, upper))] = True
+        states[space.axis_states(axis, _whole_candidates(space.comparison, axis, lower, upper))] = True
     else:
         # the state is monotone in the value, so the states of the bounds limit the others
         plain = replace(axis, zero_state=-1, n_states=axis.n_intervals, missing_state=-1)
@@ -208,7 +209,7 @@ def _states_between(space: StateSpace, axis: Axis, lower: float, upper: float, w
     return states
 
 
-def _whole_candidates(axis: Axis, lower: float, upper: float) -> npt.NDArray[np.float64]:
+def _whole_candidates(comparison: Comparison, axis: Axis, lower: float, upper: float) -> npt.NDArray[np.float64]:
     """Integers, at least one in every state that contains one between the bounds.
 
     The smallest integer of a state is the lower bound or the first integer past the state's left edge. That one
@@ -217,13 +218,8 @@ def _whole_candidates(axis: Axis, lower: float, upper: float) -> npt.NDArray[np.
     """
     edges = axis.edges[np.isfinite(axis.edges)]
     near = [np.floor(edges) + step for step in (-1, 0, 1, 2)]
-    with np.errstate(over="ignore"):
-        edges32 = edges.astype(np.float32)
-        for side in (-np.inf, np.inf):
-            near.append(np.nextafter(edges32, np.float32(side)).astype(np.float64))
-            near.append(np.nextafter(edges, side))
-    near.append(np.array([lower, upper, 0.0]))
-    values = np.concatenate([*near, edges, edges32.astype(np.float64)])
+    near += [cast_value(comparison, edges), *neighbours(comparison, edges), np.array([lower, upper, 0.0])]
+    values = np.concatenate(near)
     whole = np.isfinite(values) & (values == np.floor(values))
     return np.asarray(values[whole & (values >= lower) & (values <= upper)])
 
@@ -341,10 +337,7 @@ def _only_these(axis: Axis, codes: list[int]) -> BoolArray:
 
 def _one_below(space: StateSpace, bound: float) -> float:
     """The largest value below a bound that the native comparison distinguishes from it."""
-    if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
-        return float(np.nextafter(bound, -np.inf))
-    with np.errstate(over="ignore"):
-        return float(np.nextafter(np.float32(bound), np.float32(-np.inf)))
+    return float(neighbours(space.comparison, np.array([bound]))[0][0])
 
 
 def read_domain(path: str) -> Domain:

@@ -17,8 +17,7 @@ from pine_boost.model.flatten import flatten_trees
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.routing import StateTrees, make_trees
 from pine_boost.model.states import Axis, StateSpace, unique_rows
-from pine_boost.region.coarse import coarsen, signature
-from pine_boost.region.score_tables import RegionTables, ScoreTables
+from pine_boost.region.score_tables import RegionTables, ScoreTables, coarsen, signature
 
 _NO_LIMIT = np.iinfo(np.int64).max
 _Term = tuple[int, int, IntArray]  # two features (-1 for none) and the cost of their states

@@ -10,8 +10,8 @@ from sklearn import ensemble
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
 from pine_boost.exporters.onnx import require_agreement, to_onnx
-from pine_boost.model.edge_rows import edge_rows as agreement_rows
 from pine_boost.model.rules import Comparison, SplitKind
+from pine_boost.model.synthetic_rows import edge_rows as agreement_rows
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from tests.support.category_tables import words_and_codes

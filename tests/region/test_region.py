@@ -13,11 +13,11 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.options import SCORE_NAMES, Options
 from pine_boost.parsers import read_model
 from pine_boost.region import Condition, Domain, Region, fit_region
-from pine_boost.region.coarse import coarsen
 from pine_boost.region.conformal import calibrate, require_room
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.membership import compile_membership
+from pine_boost.region.score_tables import coarsen
 from tests.support.forests import MANNER_NAMES, MANNERS, random_forest, random_rows
 from tests.support.regions import fitted_region, forest_and_rows
 
