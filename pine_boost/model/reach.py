@@ -41,7 +41,9 @@ def find_reach(forest: Forest) -> Reach:
     # ignore the number that a wrapper calls missing: its Booster may receive that number as a value
     forest = replace(forest, missing_value=float("nan"))
     space = build_space(forest)
-    everything = [_possible_states(space, feature) for feature in range(forest.n_features)]
+    everything = [
+        (1 << axis.n_states) - 1 if axis.reachable is None else to_bits(axis.reachable) for axis in space.axes
+    ]
     # trees that cannot have a dead side: numeric splits inside their interval, and a float in every interval
     has_gaps = np.array([axis.reachable is not None and not axis.reachable.all() for axis in space.axes])
     inner = forest.kind != SplitKind.LEAF
@@ -151,14 +153,6 @@ def shrink(forest: Forest, alive: BoolArray) -> Shrunk:
         value_node[inner[twins]] = value_node[left[twins]]
         n_twins += int(np.count_nonzero(twins))
     return Shrunk(instead, is_leaf, value_node, n_dead, n_twins)
-
-
-def _possible_states(space: StateSpace, feature: int) -> int:
-    """Return a bit set: bit s is set if the native type has a value in state s of the feature."""
-    axis = space.axes[feature]
-    if axis.reachable is None:
-        return (1 << axis.n_states) - 1
-    return to_bits(axis.reachable)
 
 
 def _possible_codes(forest: Forest, space: StateSpace, node: int, allowed: int) -> BoolArray:

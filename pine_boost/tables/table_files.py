@@ -195,22 +195,17 @@ def _plain_csv(path: Path, schema: InputSchema, label: str | None, separator: st
         raise MissingDependencyError(
             "This model has categories; reading them from CSV needs pandas: pine-boost[tables]."
         )
-    if path.suffix.lower() in _COMPRESSED:
-        raise MissingDependencyError(f"Reading {path.name} needs pandas: pine-boost[tables].")
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    _check_widths(path, separator)
+    with _open_text(path) as file:
         lines = [line for line in csv.reader(file, delimiter=separator) if line]
     if not lines:
         raise InvalidInputError(f"{path} is empty.")
     names = [name.strip() for name in lines[0]] if _is_header(lines[0]) else None
     body = lines if names is None else lines[1:]
-    width = len(lines[0])
-    rows = np.empty((len(body), width), dtype=object)
-    for number, line in enumerate(body):
-        if len(line) != width:
-            raise InvalidInputError(f"{path}: row {number} has {len(line)} cells, not {width}.")
-        rows[number] = [None if cell.strip() in _MISSING else cell for cell in line]
+    cells = [None if cell.strip() in _MISSING else cell for line in body for cell in line]
+    rows = np.array(cells, dtype=object).reshape(len(body), len(lines[0]))
     if names is None:
-        return _from_array(_floats(rows, [str(j) for j in range(width)], path), schema, label, path)
+        return _from_array(_floats(rows, range(rows.shape[1]), path), schema, label, path)
     order, left_out = _match(names, schema, label, path)
     y = None if label is None else rows[:, names.index(label)]
     used = [names[j] for j in order]
@@ -220,14 +215,14 @@ def _plain_csv(path: Path, schema: InputSchema, label: str | None, separator: st
 _MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "None"}
 
 
-def _floats(rows: Any, names: list[str], path: Path) -> Any:
+def _floats(rows: Any, names: Sequence[Any], path: Path) -> Any:
     matrix = np.empty(rows.shape, dtype=np.float64)
     for (row, column), cell in np.ndenumerate(rows):
         try:
             matrix[row, column] = np.nan if cell is None else float(cell)
         except ValueError as error:
             raise InvalidInputError(
-                f"{path}: column {names[column]!r} holds {cell!r} in row {row}; numbers are "
+                f"{path}: column {str(names[column])!r} holds {cell!r} in row {row}; numbers are "
                 "accepted. Encode it the way the model's training data were encoded."
             ) from error
     return matrix
@@ -241,12 +236,10 @@ def _from_array(array: Any, schema: InputSchema, label: str | None, path: Path) 
             f"{path} has no column names and the shape {array.shape}; the model has "
             f"{schema.n_features} features. Give exactly these columns, or names."
         )
-    if schema.feature_names is None:
+    if schema.feature_names is None or any(schema.feature_categories) or array.dtype.kind not in "fiub":
         return TableFile(array, None, ())
     from pine_boost.tables.native import as_table
 
-    if any(schema.feature_categories) or array.dtype.kind not in "fiub":
-        return TableFile(array, None, ())
     try:
         return TableFile(as_table(array.astype(np.float64), schema), None, ())
     except ImportError:

@@ -68,7 +68,7 @@ def test_without_pandas_the_same_numbers(tmp_path):
     with pytest.raises(InvalidInputError, match="'d' holds 'three' in row 0"):
         _plain_csv(tmp_path / "text.csv", schema(), None, ",")
     (tmp_path / "ragged.csv").write_text("a,b c,d\n1,2\n")
-    with pytest.raises(InvalidInputError, match="row 0 has 2 cells"):
+    with pytest.raises(InvalidInputError, match="line 2 has 2 cells"):
         _plain_csv(tmp_path / "ragged.csv", schema(), None, ",")
 
 
