@@ -110,10 +110,6 @@ class Wrapper:
             option="tolerance",
         )
 
-    def decider(self, inner: Any) -> Any:
-        """Return a model with only the deciding layers around it; it takes prepared rows."""
-        return rebuild(self.deciding, inner)
-
 
 def unwrap(model: Any, threshold: Any = None) -> Wrapper:
     """Find the tree ensemble inside Pipelines, threshold wrappers and calibration.
@@ -167,7 +163,8 @@ def _compare(wrapper: Wrapper, result: Any, rows: Any) -> None:
         return
     some = take_rows(rows, np.arange(min(rows.shape[0], _COMPARED_ROWS)))
     inside = result.region.contains(some)
-    before, after = (wrapper.decider(model).predict(some) for model in (wrapper.inner, result.model))
+    # only the deciding layers: the rows are prepared
+    before, after = (rebuild(wrapper.deciding, model).predict(some) for model in (wrapper.inner, result.model))
     if bool(np.any((before != after) & inside)):
         raise PineBoostError(
             "Internal error: the whole models differ on a row of X_fit although the proof says "

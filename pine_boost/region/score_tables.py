@@ -76,15 +76,14 @@ class ScoreTables:
         return tuple(j for j, cost in enumerate(self.unary) if cost.any())
 
     @cached_property
-    def _used(self) -> tuple[int, ...]:
+    def used(self) -> frozenset[int]:
         """Features in a unary or pair cost."""
-        paired = {j for pair in self.pairs for j in (pair.first, pair.second)}
-        return tuple(sorted(paired.union(self._costly)))
+        return frozenset(self._costly).union(*((pair.first, pair.second) for pair in self.pairs))
 
     def score(self, states: npt.NDArray[Any]) -> IntArray:
         """Integer score of every state row."""
         total = np.zeros(len(states), dtype=np.int64)
-        binned = {j: self.bins[j].take(states[:, j]) for j in self._used}
+        binned = {j: self.bins[j].take(states[:, j]) for j in self.used}
         for feature in self._costly:
             total += self.unary[feature].take(binned[feature])
         for pair in self.pairs:
@@ -216,7 +215,7 @@ def coarsen(
 def signature(tables: RegionTables, trees: StateTrees | None, feature: int, n_states: int) -> npt.NDArray[Any]:
     """All that tables and trees say of each state of a feature, one row per state."""
     columns = [tables.allowed[feature][:, None].astype(np.int64)]
-    if tables.score is not None and _matters(tables.score, feature):
+    if tables.score is not None and feature in tables.score.used:
         columns.append(tables.score.bins[feature][:, None])
     for pair in tables.forbidden:
         if pair.first == feature:
@@ -233,11 +232,6 @@ def signature(tables: RegionTables, trees: StateTrees | None, feature: int, n_st
         ranks = np.unique(_ranks(splits, feature))
         columns.append(np.searchsorted(ranks, np.arange(n_states), side="left")[:, None])
     return np.concatenate(columns, axis=1).reshape(n_states, -1)
-
-
-def _matters(score: ScoreTables, feature: int) -> bool:
-    in_pair = any(feature in (pair.first, pair.second) for pair in score.pairs)
-    return in_pair or bool(np.any(score.unary[feature] != score.unary[feature][0]))
 
 
 def _ranks(trees: StateTrees, feature: int) -> IntArray:
