@@ -266,7 +266,7 @@ def reachable_states(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:
 def _witnesses(space: StateSpace, edges: FloatArray) -> FloatArray:
     """Return finite inputs at and next to every threshold, vectorised."""
     edges = edges[np.abs(edges) < FLOAT32_MAX]
-    values = np.concatenate([cast_value(space.comparison, edges), *neighbours(space.comparison, edges)])
+    values: FloatArray = np.concatenate([cast_value(space.comparison, edges), *neighbours(space.comparison, edges)])
     return values[np.isfinite(values)]
 
 
