@@ -118,4 +118,4 @@ def test_rows_read_in_chunks_are_read_anew_and_after_the_deadline(tmp_path):
     assert np.array_equal(kept, fitted.fit_states)
     some = np.array([0, 7, 300])
     again = open_rows(tmp_path / "rows.parquet", schema)
-    assert np.array_equal(space.states(again.take(some)), fitted.fit_states[some])
+    assert np.array_equal(again.take_states(space, some), fitted.fit_states[some])

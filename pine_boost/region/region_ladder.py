@@ -73,7 +73,7 @@ def fit_evidence(forest: Forest, space: StateSpace, fit: Rows, found: Measured, 
     trees = route(forest, space)
     n_bases = min(fit.n_rows, _MOST_BASES)
     bases = np.arange(n_bases, dtype=np.int64) * fit.n_rows // n_bases
-    states = np.ascontiguousarray(space.states(fit.take(bases)))
+    states = np.ascontiguousarray(fit.take_states(space, bases))
     random = np.random.default_rng(random_state)
     swapped = distance_of(forest, trees, _swapped(states, trees.leaves(states), random))
     limits = (off_rounding(np.sort(each), forest) for each in (found.distances, swapped))

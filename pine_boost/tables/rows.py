@@ -47,6 +47,10 @@ class Rows(KnownStates, Protocol):
     def take(self, rows: IntArray) -> FloatArray:
         """Return the matrix of some rows, given in ascending order."""
 
+    def take_states(self, space: StateSpace, rows: IntArray) -> States:
+        """Return the states of some rows, given in ascending order."""
+        return space.states(self.take(rows))
+
     def chunks(self) -> Iterator[FloatArray]:
         """Iterate over the matrix, one chunk at a time."""
         return self.map_values(np.asarray)
@@ -93,6 +97,10 @@ class MemoryRows(Rows):
     def take(self, rows: IntArray) -> FloatArray:
         """Return the matrix of some rows, given in ascending order."""
         return self.matrix if len(rows) == self.n_rows else self.matrix[rows]
+
+    def take_states(self, space: StateSpace, rows: IntArray) -> States:
+        """Return the states of some rows, given in ascending order."""
+        return self.states(space)[rows]  # computed once
 
     def states(self, space: StateSpace) -> States:
         """Return the states of all rows."""
