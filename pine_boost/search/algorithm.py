@@ -73,7 +73,7 @@ def explore(task: SearchTask, budget: Budget, known: Known | None = None) -> Sea
     known = known or Known()
     state = replace(build_state(task, budget, known.start), units_budget=known.units_budget)
     if known.larger is not None:
-        state.best.adopt(known.larger.best, known.larger.undecided)
+        state.best.adopt(known.larger)
     run(state, proposals(state, known))
     return state
 
@@ -91,11 +91,7 @@ def run(state: SearchState, proposed: Iterator[Proposal]) -> None:
             state.check()
             while (pruned := weigh(state, proposal)) is not None:
                 started = time.monotonic()
-                verdict = ask(state, pruned, proposal)
-                if verdict is None:
-                    if (proposal.budget or state.budget).is_over:
-                        state.ended.add(StopReason.TIME)
-                    break
+                verdict = ask(state, pruned)
                 if verdict.counterexamples is None:
                     state.best.accept(pruned, verdict.proofs)
                     state.report_progress("proved")
@@ -108,7 +104,7 @@ def run(state: SearchState, proposed: Iterator[Proposal]) -> None:
                 if proposal.briefly and verdict.by_proof and state.in_a_hurry(since=started):
                     break
                 state.check()
-            if proposal.status is ProposalStatus.PROVED and proposal.model is None and state.is_late():
+            if proposal.status is ProposalStatus.PROVED and state.is_late():
                 state.prove_twice()
     if state.budget.is_over:  # a strategy may end by itself then
         state.ended.add(StopReason.TIME)
@@ -125,7 +121,7 @@ def proposals(state: SearchState, known: Known) -> Iterator[Proposal]:
         yield Proposal(start.best.support)
     elif known.larger is None or not is_optimal(state):
         if objective == "l0" and not known.is_hopeless:
-            yield from near_models(state)
+            near_models(state)
         state.walk()
     if known.is_hopeless:
         state.pruner.eliminate()
@@ -144,8 +140,6 @@ def proposals(state: SearchState, known: Known) -> Iterator[Proposal]:
 def weigh(state: SearchState, proposal: Proposal) -> PrunedForest | None:
     """A model on the grid that keeps all rows with the proposed units, or None."""
     state.budget.check()
-    if proposal.model is not None:
-        return proposal.model
     proposal.status = ProposalStatus.GIVEN_UP
     found = state.write(proposal.support)
     if isinstance(found, PrunedForest):
@@ -154,10 +148,8 @@ def weigh(state: SearchState, proposal: Proposal) -> PrunedForest | None:
     return None
 
 
-def ask(state: SearchState, pruned: PrunedForest, proposal: Proposal) -> Verdict | None:
-    """The Oracle's verdict; None if a model near the original is not proved by its difference alone."""
-    if proposal.model is not None:
-        return state.oracle.prove_near(pruned, proposal.budget or state.budget)
+def ask(state: SearchState, pruned: PrunedForest) -> Verdict:
+    """The Oracle's verdict: cheap counterexamples first, then a proof."""
     state.report_progress("climb")
     against = state.oracle.quick_counterexamples(pruned, state.constraints, state.budget)
     if len(against):
@@ -190,7 +182,7 @@ def finish(state: SearchState, budget: Budget, larger: SearchResult | None = Non
     """
     best = state.best
     if larger is not None:
-        best.adopt(larger.best, larger.undecided)
+        best.adopt(larger)
     for _ in range(2):
         if StopReason.INTERRUPTED in state.ended:
             budget = budget.within(SECONDS["after Ctrl-C"])
@@ -209,7 +201,6 @@ def finish(state: SearchState, budget: Budget, larger: SearchResult | None = Non
         pruned=best.best.pruned,
         proofs=best.best.proofs,
         n_kept=n_kept,
-        lower_bound=min(best.lower_bound, n_kept),
         rounds=state.oracle.n_asked,
         rows=len(state.constraints),
         ended=frozenset(ended),

@@ -83,7 +83,7 @@ class Chosen:
         if self.choice is None or self.region.delta is None or found.pruned is None or is_worth_it:
             return self, found
         problem = restated(self.problem, plain.tables, plain.delta or 0.0)
-        found = replace(found.without_model(n_units, StopReason.NOT_WORTH_IT), lower_bound=1, bound=None)
+        found = found.without_model(n_units, StopReason.NOT_WORTH_IT).without_bound()
         return Chosen(plain, problem, replace(self.choice, is_worth_it=False)), found
 
 

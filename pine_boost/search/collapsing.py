@@ -64,8 +64,8 @@ def in_leaves(problem: Problem, found: SearchResult) -> SearchResult:
     """The result of a search over trees with its sizes in leaves; bounds on trees do not apply."""
     pruned = found.pruned
     n_leaves = problem.trees.n_leaves if pruned is None else leaf_count(pruned)
-    history = (moment._replace(units=moment.leaves, lower_bound=1) for moment in found.history)
-    return replace(found, n_kept=n_leaves, lower_bound=1, bound=None, history=tuple(history))
+    history = tuple(moment._replace(units=moment.leaves) for moment in found.history)
+    return replace(found, n_kept=n_leaves, history=history).without_bound()
 
 
 def _dropping_the_unreached(

@@ -85,10 +85,8 @@ class DeduplicatedTrees:
         if found.bound is None or found.reweight == "tree":
             return found
         units = tree_units(problem.forest, unit)
-        if check_bound(problem, units, found.bound, budget, by_leaf=True):
-            return found
-        history = tuple(moment._replace(lower_bound=1) for moment in found.history)
-        return replace(found, bound=None, lower_bound=1, history=history)
+        is_bound = check_bound(problem, units, found.bound, budget, by_leaf=True)
+        return found if is_bound else found.without_bound()
 
     def _on_original(self, original: Forest, pruned: PrunedForest) -> PrunedForest:
         remaining = trim_pruned(pruned)

@@ -81,7 +81,7 @@ def search_leaves(
     state = leaf_state(units, units.columns.kept_units(start.pruned))
     if state.columns.n_columns > MOST_LEAF_COLUMNS:
         return start
-    state.best.adopt(start.best, found.undecided)
+    state.best.adopt(start)
     go_on(state, start.points)
     return start.followed_by(finish(state, budget))
 
@@ -114,7 +114,7 @@ def search_regions(task: SearchTask, budget: Budget, known: Known) -> SearchResu
         rounds += result.rounds
         is_late |= StopReason.TIME in result.ended
         if result.interrupted:
-            return replace(found, lower_bound=1, bound=None, points=points)
+            return replace(found.without_bound(), points=points)
         is_new = before is None or found.pruned is not before.pruned
         if result.ended and not is_new:
             is_hopeless = True  # closer to the requested region proofs only get harder

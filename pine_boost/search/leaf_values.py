@@ -329,8 +329,7 @@ def polish(state: SearchState, write: Callable[[], PrunedForest | None]) -> Iter
             return
         if state.columns.size_of(pruned) > state.best.smallest.n_kept:
             return
-        verdict = ask(state, pruned, Proposal(state.best.support))
-        assert verdict is not None
+        verdict = ask(state, pruned)
         if verdict.counterexamples is None:
             state.best.prefer(pruned, verdict.proofs)
             return

@@ -65,13 +65,13 @@ class Oracle:
             return Verdict(counterexamples=np.stack(found), by_proof=True)
         return Verdict(tuple(proofs))
 
-    def prove_near(self, pruned: PrunedForest, budget: Budget) -> Verdict | None:
-        """The first proof by the difference to the original alone; None if it does not end."""
+    def prove_near(self, pruned: PrunedForest, budget: Budget) -> tuple[Proof, ...]:
+        """The first proof by the difference to the original alone; empty if it does not end."""
         questions = list(self.problem.questions)
         settings = first_settings(self.problem)
         effort = budget.effort.proof_effort
         proofs = self.prover.prove_near(pruned, questions, settings, budget, effort)
-        return Verdict(tuple(proofs)) if len(proofs) == len(questions) else None
+        return tuple(proofs) if len(proofs) == len(questions) else ()
 
     def climb(self, pruned: PrunedForest, constraints: Constraints, budget: Budget) -> States:
         """Counterexamples near the points that the pruned model decides most narrowly."""

@@ -52,8 +52,6 @@ class SearchResult:
         Two for every question.
     n_kept : int
         Units kept.
-    lower_bound : int
-        No model of this form that keeps all known points has fewer units; ``bound`` proves it.
     rounds : int
         How often the Oracle was asked.
     rows : int
@@ -68,7 +66,7 @@ class SearchResult:
     history : tuple of Moment
         When which size was proved, once and twice.
     bound : Bound or None
-        Rows and multipliers that prove the lower bound; None if it is 1.
+        Rows and multipliers that prove the lower bound of models of this form; None if it is 1.
     points : int32 (n_points, n_features) or None
         The points that constrained the search.
     reweight : {"tree", "leaf"}
@@ -81,7 +79,6 @@ class SearchResult:
     pruned: PrunedForest | None
     proofs: tuple[Proof, ...]
     n_kept: int
-    lower_bound: int = 1
     rounds: int = 0
     rows: int = 0
     ended: frozenset[StopReason] = frozenset()
@@ -95,9 +92,9 @@ class SearchResult:
     remaining: Trimming | None = field(default=None, repr=False)
 
     @property
-    def best(self) -> ProvedModel:
-        """The model that is proved twice."""
-        return ProvedModel(self.pruned, self.proofs, self.n_kept)
+    def lower_bound(self) -> int:
+        """No model of this form that keeps all known points has fewer units; ``bound`` proves it."""
+        return 1 if self.bound is None else min(self.bound.units, self.n_kept)
 
     @property
     def is_fewest(self) -> bool:
@@ -134,18 +131,15 @@ class SearchResult:
         """The original with its units as the answer, for one more reason."""
         return replace(self.with_ends(reason), pruned=None, proofs=(), n_kept=n_units, reweight="tree")
 
+    def without_bound(self) -> SearchResult:
+        """The same without a lower bound, then or now: it was proved for models of another form."""
+        history = tuple(moment._replace(lower_bound=1) for moment in self.history)
+        return replace(self, bound=None, history=history)
+
     def with_model_of(self, other: SearchResult) -> SearchResult:
         """The model and points of a larger region instead of these; bounds are not about its form."""
-        return replace(
-            self,
-            pruned=other.pruned,
-            proofs=other.proofs,
-            n_kept=other.n_kept,
-            reweight=other.reweight,
-            points=other.points,
-            lower_bound=1,
-            bound=None,
-        )
+        model = {name: getattr(other, name) for name in ("pruned", "proofs", "n_kept", "reweight", "points")}
+        return replace(self.without_bound(), **model)
 
     def followed_by(self, later: SearchResult) -> SearchResult:
         """The outcome of this search and a later one over leaf values that started from its model.
@@ -166,8 +160,8 @@ class SearchResult:
         }
         if not is_smaller:
             return replace(self, **counted)
-        before = (moment._replace(lower_bound=1) for moment in self.history)
-        return replace(later, reweight="leaf", history=(*before, *later.history), **counted)
+        history = (*self.without_bound().history, *later.history)
+        return replace(later, reweight="leaf", history=history, **counted)
 
 
 class Incumbent:
@@ -233,11 +227,11 @@ class Incumbent:
         """Keep a model of the same size, proved once, in preference to the smallest."""
         self.waiting.append(ProvedModel(pruned, proofs, self.smallest.n_kept))
 
-    def adopt(self, larger: ProvedModel, undecided: bool | None) -> None:
-        """Adopt a model that was proved on a larger region, unless a smaller one is known."""
-        self.undecided = undecided if undecided is False else None
+    def adopt(self, larger: SearchResult) -> None:
+        """Adopt the model that was proved on a larger region, unless a smaller one is known."""
+        self.undecided = larger.undecided if larger.undecided is False else None
         if larger.pruned is not None and larger.n_kept < self.best.n_kept:
-            self.best = larger
+            self.best = ProvedModel(larger.pruned, larger.proofs, larger.n_kept)
             self.waiting = [found for found in self.waiting if found.n_kept < larger.n_kept]
             self.note(2)
 

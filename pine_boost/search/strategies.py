@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from pine_boost.budget import Budget
+from pine_boost.budget import StopReason
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.bound import hitting_set
 from pine_boost.proof.minsum import cheapest_leaves
@@ -33,18 +33,12 @@ class Proposal:
     support : bool (n_units,)
     briefly : bool
         In a hurry, one counterexample that took long is enough to give up the set.
-    model : PrunedForest or None
-        A finished model near the original, proved by its difference alone or not at all.
-    budget : Budget or None
-        Of the proof of ``model``.
     status : ProposalStatus
         Set by the search before the strategy resumes.
     """
 
     support: Support
     briefly: bool = False
-    model: PrunedForest | None = None
-    budget: Budget | None = None
     status: ProposalStatus = ProposalStatus.GIVEN_UP
 
     @property
@@ -190,10 +184,10 @@ _TRIALS = 12
 _LARGEST = 5 * 10**6  # leaves times features: in more, which leaves the region reaches takes long
 
 
-def near_models(state: SearchState) -> Iterator[Proposal]:
+def near_models(state: SearchState) -> None:
     """Drop the units that contribute least, as many as can be proved to change nothing.
 
-    Starts with as many as their ranges alone allow, and closes in on the largest number.
+    Starts with as many as their ranges alone allow, and closes in on the largest number. Asks for the proofs itself.
     """
     if state.problem.delta == 0 or state.best.smallest.pruned is not None:
         return
@@ -208,16 +202,17 @@ def near_models(state: SearchState) -> Iterator[Proposal]:
     for _ in range(_TRIALS):
         if refused - proved <= 1 or budget.is_over:
             break
+        state.check()
         model = _without(state, order[:n_dropped], middle)
-        outcome = ProposalStatus.UNWRITABLE
-        if model is not None:
-            proposal = Proposal(state.columns.kept_units(model), model=model, budget=budget)
-            yield proposal
-            outcome = proposal.status
-        if outcome is ProposalStatus.PROVED:
+        proofs = () if model is None else state.oracle.prove_near(model, budget)
+        if model is not None and proofs:
+            state.best.accept(model, proofs)
+            state.report_progress("proved")
             proved = n_dropped
             n_dropped += max(1, n_dropped // 3)
         else:
+            if model is not None and budget.is_over:
+                state.ended.add(StopReason.TIME)
             refused = n_dropped
             n_dropped = (proved + refused) // 2
         n_dropped = min(max(n_dropped, proved + 1), refused - 1)

@@ -79,7 +79,7 @@ def test_a_faithful_model_is_verified_over_an_isolation_forest():
     assert region.space.n_states.sum() > 2 * build_space(forest).n_states.sum()
     problem = build_problem(forest, region.space, region.tables)
     # the points of the bound are those of another region, over other states
-    search = replace(result.search, bound=None, lower_bound=1)
+    search = replace(result.search, bound=None)
     moved = build_prune_result(result.original, region, problem, search, Options()).certificate
     found = verify(model, result.model, region, moved)
     assert found.agrees is True

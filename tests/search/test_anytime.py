@@ -10,6 +10,7 @@ from sklearn import ensemble
 from pine_boost import UnsupportedModelError, prune_booster, sweep
 from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, OutOfTime, StopReason
 from pine_boost.model import routing
+from pine_boost.proof.bound import Bound
 from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.proof.cpsat.prover import Prover, find_undecided
 from pine_boost.proof.problem import Answer
@@ -374,7 +375,8 @@ def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monke
 @pytest.mark.parametrize("stopped", list(StopReason))
 def test_the_clock_takes_nothing_back_that_was_proved(stopped):
     pruned = object()
-    result = replace(NOTHING, lower_bound=9) if stopped is StopReason.OPTIMAL else NOTHING.with_ends(stopped)
+    fewest = replace(NOTHING, bound=Bound(9, np.zeros((0, 1), np.int32), np.zeros(0, np.int64), ()))
+    result = fewest if stopped is StopReason.OPTIMAL else NOTHING.with_ends(stopped)
     assert result.stopped is stopped
     late = result.with_ends(StopReason.TIME)
     is_open = stopped in (StopReason.EFFORT, StopReason.OPTIMAL)
@@ -382,7 +384,6 @@ def test_the_clock_takes_nothing_back_that_was_proved(stopped):
     smaller = replace(late, pruned=pruned).stopped
     assert smaller is (StopReason.TIME if stopped is StopReason.EFFORT else stopped)
     # a later search over leaf values that proved its own answer leaves nothing open
-    fewest = replace(NOTHING, lower_bound=9)
     assert StopReason.TIME not in late.followed_by(fewest).ended
     assert (StopReason.TIME in NOTHING.followed_by(late).ended) is (stopped is not StopReason.OPTIMAL)
 

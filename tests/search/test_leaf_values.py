@@ -201,7 +201,7 @@ def test_a_model_of_a_larger_region_is_taken_over():
     whole = replace(small.problem.region, score=None, tau=None)
     larger = replace(small, problem=replace(small.problem, region=whole))
     outer = search_stages(larger.task(reweight="leaf"), Budget.of())
-    original = replace(small.search(), pruned=None, proofs=(), n_kept=small.n_units, lower_bound=1, bound=None)
+    original = replace(small.search(), pruned=None, proofs=(), n_kept=small.n_units, bound=None)
     found = search_leaves(small.task(reweight="leaf"), original, Budget.of(1e-9), larger=outer)
     assert found.n_kept == outer.n_kept
     assert found.pruned is outer.pruned

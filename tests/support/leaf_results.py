@@ -37,7 +37,7 @@ def leaves_from_the_original(
     region = region_and_states.region
     problem = build_problem(parsed.forest, region.space, region.tables)
     n_units = parsed.forest.n_trees if unit == "tree" else int(parsed.forest.tree_round.max()) + 1
-    nothing = SearchResult(None, (), n_units, 1, 0, 0, frozenset({StopReason.EFFORT}))
+    nothing = SearchResult(None, (), n_units, ended=frozenset({StopReason.EFFORT}))
     task = SearchTask(problem, region_and_states.fit_states, Options(unit=unit, reweight="leaf"), monotone)
     found = search_leaves(task, nothing, Budget.of())
     rows = native_rows(parsed, region_and_states, X[:n])
