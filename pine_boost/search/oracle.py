@@ -16,7 +16,7 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Problem, Proof
 from pine_boost.proof.two_proofs import first_proof, first_settings
 from pine_boost.search.constraints import Constraints
-from pine_boost.search.local_search import SingleFeatureMoves, climb
+from pine_boost.search.local_search import climb
 from pine_boost.search.search_result import require_answers
 
 _CLIMB_STARTS = 48
@@ -46,7 +46,6 @@ class Oracle:
 
     def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
         self.problem = problem
-        self.moves = SingleFeatureMoves(problem)
         self.prover = Prover(problem, n_jobs)
         self.n_asked = 0
 
@@ -83,7 +82,4 @@ class Oracle:
             order = np.argsort(sides[own, question.index], kind="stable")
             starts.append(own[order[:_CLIMB_STARTS]])
         asked = np.repeat([q.index for q in problem.questions], [len(own) for own in starts])
-        needed = problem.needed_sides(pruned.grid) - problem.sides(pruned.intercept_int[None])[0]
-        points = constraints.states[np.concatenate(starts)]
-        leaf_int = problem.pruned_leaves_int(pruned)
-        return climb(self.moves, points, asked, leaf_int, needed, budget)
+        return climb(problem, pruned, constraints.states[np.concatenate(starts)], asked, budget)

@@ -285,20 +285,23 @@ def test_rows_of_many_questions_come_in_portions(monkeypatch):
 
 
 @pytest.mark.parametrize("n_cells", [local_search._CELLS, 1])
-def test_changes_of_one_feature_have_the_margins_of_the_changed_rows(n_cells, monkeypatch):
+def test_moves_change_one_feature_to_every_state(n_cells, monkeypatch):
     """All at once or row by row: 800 trees over 2000 states of four features once took 2 GB of tables."""
     problem = random_case(4).problem
     states = np.stack([problem.space.n_states - 1, np.zeros(problem.space.n_features)]).astype(np.int32)
     monkeypatch.setattr(local_search, "_CELLS", n_cells)
-    around = local_search.SingleFeatureMoves(problem)
-    moves = list(around.of(states, Budget.of(), around.values()))
-    assert len(moves) > 0
-    for near in moves:
-        for state in range(problem.space.n_states[near.feature]):
-            changed = states.copy()
-            changed[:, near.feature] = state
-            expected = problem.original_margins_int(problem.trees.leaves(changed))
-            assert np.array_equal(near.original[:, state], expected)
+    batches = list(local_search._batches(problem, states))
+    assert np.array_equal(np.concatenate(batches), states)
+    assert len(batches) == (2 if n_cells == 1 else 1)
+    for rows in batches:
+        moves = list(local_search.single_feature_moves(problem, rows, Budget.of()))
+        assert len(moves) > 0
+        for feature, changed in moves:
+            by_state = changed.reshape(len(rows), problem.space.n_states[feature], -1)
+            for state in range(problem.space.n_states[feature]):
+                expected = rows.copy()
+                expected[:, feature] = state
+                assert np.array_equal(by_state[:, state], expected)
 
 
 NOTHING = SearchResult(None, (), 9)
