@@ -14,8 +14,7 @@ from pine_boost.kernels.leaf_tables import sum_leaves
 from pine_boost.model.exact import to_units
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, PrunedForest
 from pine_boost.model.grid import fold_intercept, native_grid
-from pine_boost.model.rules import SplitKind
-from pine_boost.model.trimming import Subtrees, Trimming, pass_down, trim_pruned
+from pine_boost.model.trimming import Subtrees, Trimming, untrimmed
 
 SLICE = "slice"  # the name of the first rounds of the original
 GONE = -1  # the owner of the leaves of a tree that was dropped
@@ -134,25 +133,4 @@ class LosslessPart:
 
     def restore(self, pruned: PrunedForest) -> PrunedForest:
         """A smaller model of ``forest`` as one of ``original``, which an exporter can write."""
-        if self.trimming is None:
-            return pruned
-        remaining = trim_pruned(pruned)
-        ours = remaining.node[remaining.is_leaf]
-        leaves = self.trimming.node[ours]
-        value = np.zeros((self.original.n_nodes, pruned.value_int.shape[1]), dtype=np.int64)
-        value[leaves] = pruned.value_int[ours]
-        pass_down(self.original, leaves, value, self.instead)
-        is_leaf = self.original.kind == SplitKind.LEAF
-        is_leaf[leaves] = True
-        weights = np.zeros(self.original.n_trees)
-        weights[self.trimming.kept] = pruned.weights
-        kept = self.trimming.kept[pruned.kept]
-        return replace(
-            pruned,
-            forest=self.original,
-            kept=kept,
-            value_int=value,
-            weights=weights,
-            is_leaf=is_leaf,
-            instead=self.instead,
-        )
+        return pruned if self.trimming is None else untrimmed(pruned, self.original, self.trimming, self.instead)

@@ -144,7 +144,7 @@ def trim_pruned(pruned: PrunedForest) -> Trimming:
     """Return the trimming of a PrunedForest; raise if its values contradict its leaves."""
     trimming = trim(pruned.forest, pruned.kept, pruned.is_leaf, instead=pruned.instead)
     if pruned.is_leaf is not None:
-        owner = _leaf_above(pruned.forest, trimming, pruned.instead)
+        owner = leaf_above(pruned.forest, trimming, pruned.instead)
         ends = np.flatnonzero((owner >= 0) & (pruned.forest.kind == SplitKind.LEAF))
         if np.any(pruned.value_int[ends] != pruned.value_int[owner[ends]]):
             raise InvalidInputError(
@@ -152,6 +152,29 @@ def trim_pruned(pruned: PrunedForest) -> Trimming:
                 "below it; give all of them the same number."
             )
     return trimming
+
+
+def untrimmed(pruned: PrunedForest, original: Forest, trimming: Trimming, instead: IntArray | None) -> PrunedForest:
+    """Return a pruned model of the remaining nodes as one of the original, which an exporter can write."""
+    remaining = trim_pruned(pruned)
+    ours = remaining.node[remaining.is_leaf]
+    leaves = trimming.node[ours]
+    value = np.zeros((original.n_nodes, pruned.value_int.shape[1]), dtype=np.int64)
+    value[leaves] = pruned.value_int[ours]
+    pass_down(original, leaves, value, instead)
+    is_leaf = original.kind == SplitKind.LEAF
+    is_leaf[leaves] = True
+    weights = np.zeros(original.n_trees)
+    weights[trimming.kept] = pruned.weights
+    return replace(
+        pruned,
+        forest=original,
+        kept=trimming.kept[pruned.kept],
+        value_int=value,
+        weights=weights,
+        is_leaf=is_leaf,
+        instead=instead,
+    )
 
 
 def leaf_count(pruned: PrunedForest) -> int:
@@ -231,7 +254,7 @@ def by_level(
     return np.concatenate(nodes), np.concatenate(trees), np.concatenate(depths)
 
 
-def _leaf_above(forest: Forest, trimming: Trimming, instead: IntArray | None) -> IntArray:
+def leaf_above(forest: Forest, trimming: Trimming, instead: IntArray | None) -> IntArray:
     """Return the remaining leaf at or above each node of the original; -1 for nodes above the leaves."""
     owner = np.full(forest.n_nodes, -1)
     leaves = trimming.node[trimming.is_leaf]

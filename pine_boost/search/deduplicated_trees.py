@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model.exact import to_units
-from pine_boost.model.forest import Forest, IntArray, PrunedForest, tree_units
+from pine_boost.model.forest import Forest, IntArray, tree_units
 from pine_boost.model.reach import Shrunk, find_live, shrink
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.trimming import Trimming, pass_down, trim, trim_pruned, trimmed_forest
+from pine_boost.model.trimming import Trimming, leaf_above, trim, trimmed_forest, untrimmed
 from pine_boost.proof.bound import check_bound
 from pine_boost.proof.problem import Problem, routed
 from pine_boost.search.search_result import SearchResult
@@ -28,8 +28,8 @@ class DeduplicatedTrees:
 
     Attributes
     ----------
-    shrunk : Shrunk
-        Over the nodes of the original.
+    instead : int64 (n_nodes,)
+        The node in the place of each node of the original.
     trimming : Trimming
         For each node of ``forest`` the original's; every tree remains.
     forest : Forest
@@ -37,7 +37,7 @@ class DeduplicatedTrees:
         The trees, masks and leaf nodes of ``forest``, as a Problem has them.
     """
 
-    shrunk: Shrunk
+    instead: IntArray
     trimming: Trimming
     forest: Forest
     routed: dict[str, Any]
@@ -63,12 +63,9 @@ class DeduplicatedTrees:
 
     def _copies(self, original: Forest) -> IntArray:
         """How many leaves of the original are at or below each leaf."""
-        nodes = self.trimming.node[self.leaf_node]
-        owner = np.full(original.n_nodes, -1)
-        owner[nodes] = np.arange(len(nodes))
-        pass_down(original, nodes, owner, self.shrunk.instead)
-        owned = owner[(original.kind == SplitKind.LEAF) & (owner >= 0)]
-        return np.bincount(owned, minlength=len(nodes))
+        above = leaf_above(original, self.trimming, self.instead)
+        above = above[(original.kind == SplitKind.LEAF) & (above >= 0)]
+        return np.bincount(above, minlength=original.n_nodes)[self.trimming.node[self.leaf_node]]
 
     def restored(self, problem: Problem, found: SearchResult, unit: str, budget: Budget) -> SearchResult:
         """A result over these trees, mapped back to the trees of the original ``problem``.
@@ -76,8 +73,10 @@ class DeduplicatedTrees:
         A bound on models with free leaf values was proved for fewer leaves than the original has: it
         is checked again, or dropped.
         """
-        pruned = None if found.pruned is None else self._on_original(problem.forest, found.pruned)
-        found = replace(found, pruned=pruned, remaining=self.trimming)
+        found = replace(found, remaining=self.trimming)
+        if found.pruned is not None:
+            pruned = untrimmed(found.pruned, problem.forest, self.trimming, self.instead)
+            found = replace(found, pruned=pruned)
         if found.fit is not None:
             leaf = self.trimming.value_node[self.leaf_node]
             leaves = problem.trees.leaf_of_node[leaf][found.fit.leaves]
@@ -87,17 +86,6 @@ class DeduplicatedTrees:
         units = tree_units(problem.forest, unit)
         is_bound = check_bound(problem, units, found.bound, budget, by_leaf=True)
         return found if is_bound else found.without_bound()
-
-    def _on_original(self, original: Forest, pruned: PrunedForest) -> PrunedForest:
-        remaining = trim_pruned(pruned)
-        ours = remaining.node[remaining.is_leaf]
-        leaves = self.trimming.node[ours]
-        value = np.zeros((original.n_nodes, pruned.value_int.shape[1]), dtype=np.int64)
-        value[leaves] = pruned.value_int[ours]
-        pass_down(original, leaves, value, self.shrunk.instead)
-        is_leaf = original.kind == SplitKind.LEAF
-        is_leaf[leaves] = True
-        return replace(pruned, forest=original, value_int=value, is_leaf=is_leaf, instead=self.shrunk.instead)
 
 
 def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
@@ -116,7 +104,7 @@ def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
     if len(trimming.node) == forest.n_nodes:
         return None
     lean = trimmed_forest(forest, trimming)
-    return DeduplicatedTrees(shrunk, trimming, lean, routed(lean, problem.space))
+    return DeduplicatedTrees(shrunk.instead, trimming, lean, routed(lean, problem.space))
 
 
 def _with_roots(forest: Forest, alive: npt.NDArray[np.bool_], shrunk: Shrunk) -> Shrunk:

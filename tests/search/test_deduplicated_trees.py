@@ -26,7 +26,8 @@ from pine_boost.model.states import build_space
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
-from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
+from pine_boost.search import deduplicated_trees
+from pine_boost.search.deduplicated_trees import deduplicate_trees
 from tests.adversary.natives import native_model
 from tests.support.grids import edge_rows
 from tests.support.simplifiable import MANNERS, drawn_model, probe
@@ -199,13 +200,13 @@ def test_a_sweep_begins_with_it_too():
 @pytest.mark.parametrize("call", ["prune", "sweep"])
 def test_ctrl_c_after_the_search_loses_nothing(call, monkeypatch):
     booster, X = edited_booster()
-    on_original, pressed = DeduplicatedTrees._on_original, []
+    untrimmed, pressed = deduplicated_trees.untrimmed, []
 
-    def press(self, *arguments):
+    def press(*arguments):
         pressed.append(signal.raise_signal(signal.SIGINT))
-        return on_original(self, *arguments)
+        return untrimmed(*arguments)
 
-    monkeypatch.setattr(DeduplicatedTrees, "_on_original", press)
+    monkeypatch.setattr(deduplicated_trees, "untrimmed", press)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if call == "prune":
