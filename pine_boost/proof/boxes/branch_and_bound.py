@@ -180,15 +180,15 @@ class BoxSearch:
         middle = self.tables.middle(feature, halves.low[feature, :n_boxes], halves.high[feature, :n_boxes])
         halves.high[feature, :n_boxes] = middle
         halves.low[feature, n_boxes:] = middle + 1
-        groups = self.tables.groups
-        rows, counts = groups.rows[feature], groups.feature_counts[feature]
+        trees = self.tables.trees
+        rows, counts = trees.rows[feature], trees.feature_counts[feature]
         if len(rows) == 0:
             return halves
         base = self.tables.row_base[rows][:, None]
         own = halves.mask.take(rows, axis=0)
         half = own & self.tables.range_mask(feature, halves.low[feature], halves.high[feature])
-        before = best_value(groups.table, base + own[:, :n_boxes], counts)
-        after = best_value(groups.table, base + half, counts).sum(axis=0, dtype=np.int32)
+        before = best_value(trees.table, base + own[:, :n_boxes], counts)
+        after = best_value(trees.table, base + half, counts).sum(axis=0, dtype=np.int32)
         rest = halves.bound[:, :n_boxes] - before.sum(axis=0, dtype=np.int32).T
         halves.mask[rows] = half
         return replace(halves, bound=np.hstack([rest, rest]) + after.T)
@@ -207,16 +207,16 @@ class BoxSearch:
         slack = boxes.bound[best_sum, np.arange(n_boxes)].astype(np.float64)
         per_unit = _STEEPNESS / np.maximum(slack, 1.0)
         flat = (self.tables.row_base[:, None] + boxes.mask) * self.tables.n_sums + best_sum
-        current = best_value(self.tables.flat_table, flat, self.tables.groups.counts)
+        current = best_value(self.tables.flat_table, flat, self.tables.trees.counts)
         width = boxes.high - boxes.low
         effort = np.where(width > 0, 1e300 / (1 + width), np.inf)
         useful_in = (width > 0) & ((borders > 0) | is_point)
         for feature in np.flatnonzero(useful_in.any(axis=1) & self.tables.has_rows):
-            rows = self.tables.groups.rows[feature]
+            rows = self.tables.trees.rows[feature]
             useful = np.flatnonzero(useful_in[feature])
             low, high = boxes.low[feature].take(useful), boxes.high[feature].take(useful)
             middle = self.tables.middle(int(feature), low, high)
-            counts, owners = (self.tables.groups.feature_counts[feature], self.tables.groups.groups[feature])
+            counts, owners = (self.tables.trees.feature_counts[feature], self.tables.trees.trees[feature])
             before = current.take(owners, axis=0).take(useful, axis=1).sum(axis=0)
             both = np.concatenate([useful, useful])  # lower halves, then upper halves
             half = boxes.mask.take(rows, axis=0).take(both, axis=1) & self.tables.range_mask(
@@ -455,16 +455,15 @@ class QuestionTables:
         sums = weigh(rows)
         self.score_shift = int(sums.shift[self.score_sum])
         value = np.ascontiguousarray(sums.value[:, shared.leaves])
-        guide = value[min(len(rows.value) + 5, len(value) - 1)]
-        merged = shared.merged(guide, np.searchsorted(shared.leaves, rows.leaf_offset))
-        self.groups = tabulate(merged, shared.member, value, self.offset)
-        self.ranges = range_tables(self.groups, self.offset)
-        self.has_rows = np.array([len(rows) > 0 for rows in self.groups.rows])
+        leaf_offset = np.searchsorted(shared.leaves, rows.leaf_offset)
+        self.trees = tabulate(leaf_offset, shared.member, value, self.offset)
+        self.ranges = range_tables(self.trees, self.offset)
+        self.has_rows = np.array([len(rows) > 0 for rows in self.trees.rows])
         self.level = np.floor(np.log2(np.arange(1, self.lengths.max() + 2))).astype(np.int64)
         self.n_sums = len(sums.value)
         self.constant = sums.constant
-        self.flat_table = np.ascontiguousarray(self.groups.table.ravel())
-        self.row_base = 256 * np.arange(len(self.groups.mask), dtype=np.int64)
+        self.flat_table = np.ascontiguousarray(self.trees.table.ravel())
+        self.row_base = 256 * np.arange(len(self.trees.mask), dtype=np.int64)
         root = self.whole()[0].bound[:, 0].astype(np.float64)
         self.norm = np.maximum(np.abs(root), 1.0)
         self.has_score = sums.has_score
@@ -475,20 +474,20 @@ class QuestionTables:
 
     def boxes(self, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> Boxes:
         """Boxes with masks and bounds, computed from their ranges."""
-        mask = np.full((len(self.groups.mask), low.shape[1]), 255, dtype=np.uint8)
+        mask = np.full((len(self.trees.mask), low.shape[1]), 255, dtype=np.uint8)
         # a row that does not depend on a feature has the same byte at all of its positions
-        mask &= np.bitwise_and.reduce(self.groups.mask[:, self.offset[:-1]], axis=1)[:, None] | (self._depends())
-        for feature, rows in enumerate(self.groups.rows):
+        mask &= np.bitwise_and.reduce(self.trees.mask[:, self.offset[:-1]], axis=1)[:, None] | (self._depends())
+        for feature, rows in enumerate(self.trees.rows):
             if len(rows):
                 mask[rows] &= self.range_mask(feature, low[feature], high[feature])
         flat = self.row_base[:, None] + mask
-        best = best_value(self.groups.table, flat, self.groups.counts)
+        best = best_value(self.trees.table, flat, self.trees.counts)
         bound = best.sum(axis=0, dtype=np.int32).T + self.constant[:, None]
         return Boxes(low, high, mask, np.ascontiguousarray(bound))
 
     def _depends(self) -> npt.NDArray[np.uint8]:
-        depends = np.zeros((len(self.groups.mask), 1), dtype=np.uint8)
-        for rows in self.groups.rows:
+        depends = np.zeros((len(self.trees.mask), 1), dtype=np.uint8)
+        for rows in self.trees.rows:
             depends[rows] = 255
         return depends
 

@@ -1,10 +1,8 @@
-"""Tables over boxes: trees merged into groups, and what all questions of a problem share.
+"""Tables over boxes: the leaves of every tree in bits and bytes, and what all questions of a problem share.
 
-The questions share the order of states, which leaves each state admits, and the region. A group of trees is bounded
-together: only combinations of leaves that some input reaches count.
+The questions share the order of states, which leaves each state admits, and the region.
 
-A box is an inclusive range of positions per feature. What questions share does not depend on them or on a pruned model,
-except that the first question chooses which trees are bounded together.
+A box is an inclusive range of positions per feature. What questions share does not depend on them or on a pruned model.
 """
 
 from __future__ import annotations
@@ -23,41 +21,34 @@ from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
-_MERGE_LEAVES = 1600  # with more leaves no trees are merged: the table of pairs would be too large
-_MERGE_ROUNDS = 3
-
 
 @dataclass(frozen=True, eq=False)
-class Groups:
-    """Groups of trees as rows of eight leaves each.
+class TreeRows:
+    """Trees as rows of eight leaves each.
 
-    Groups are sorted by decreasing number of rows; the first rows of all groups come first, then the second rows of
+    Trees are sorted by decreasing number of rows; the first rows of all trees come first, then the second rows of
     those that have one, and so on.
 
     Attributes
     ----------
     counts : tuple of int
-        Number of groups with a first row, a second row, ...
+        Number of trees with a first row, a second row, ...
     mask : uint8 (n_rows, n_positions)
         Which leaves of a row are reachable at each position of each feature.
     table : int32 (n_rows * 256, n_sums)
         The largest value of every set of leaves of a row, for every sum.
-    rows, groups : per feature
-        The rows and groups that depend on it.
+    rows, trees : per feature
+        The rows and trees that depend on it.
     feature_counts : per feature
-        ``counts`` of its groups.
+        ``counts`` of its trees.
     """
 
     counts: tuple[int, ...]
     mask: npt.NDArray[np.uint8]
     table: npt.NDArray[np.int32]
     rows: tuple[IntArray, ...]
-    groups: tuple[IntArray, ...]
+    trees: tuple[IntArray, ...]
     feature_counts: tuple[tuple[int, ...], ...]
-
-
-# combinations of leaves of the trees of a group: one row per combination, one column per tree
-TreeGroup = IntArray
 
 
 def leaves_inside(trees: StateTrees, masks: LeafMasks, order: list[IntArray]) -> IntArray:
@@ -91,159 +82,51 @@ def _flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> BoolArray:
     return flags[:, tree, np.arange(trees.n_leaves) - trees.leaf_offset[tree]].astype(bool)
 
 
-def merge_trees(
-    member: BoolArray,
-    value: npt.NDArray[np.int32],
-    leaf_offset: IntArray,
-    *,
-    limit: int,
-    n_merged: int,
-    compatible: BoolArray | None,
-) -> list[TreeGroup]:
-    """Which trees are bounded together; bounds hold for any choice, some are tighter.
-
-    Parameters
-    ----------
-    member : bool (n_leaves, n_positions)
-        Of the leaves that lie inside.
-    value : int32 (n_leaves,)
-        The sum whose bound decides which trees are merged.
-    limit : int
-        The largest number of leaf combinations in a group; larger trees stay alone.
-    n_merged : int
-        The first trees, those of the model, may be merged; all later ones stay alone.
-    compatible : bool (n_leaves, n_leaves) or None
-        For the trees that may be merged; None merges none.
-    """
-    groups = [np.arange(a, b)[:, None] for a, b in pairwise(leaf_offset)]
-    groups, alone = groups[:n_merged], groups[n_merged:]
-    if compatible is not None:
-        for _ in range(_MERGE_ROUNDS):
-            merged = _merge_round(groups, compatible, value, limit)
-            if len(merged) == len(groups):
-                break
-            groups = merged
-    return groups + alone
-
-
-def compatible_leaves(member: BoolArray, position_offset: IntArray) -> BoolArray | None:
-    """Whether two leaves can be reached by one input, judging by each feature alone; None for too many leaves."""
-    if len(member) > _MERGE_LEAVES:
-        return None
-    compatible = np.ones((len(member), len(member)), dtype=bool)
-    for start, stop in pairwise(position_offset):
-        part = member[:, start:stop]
-        partial = np.flatnonzero(~part.all(axis=1))
-        if len(partial):
-            own = part[partial].astype(np.float32)
-            compatible[np.ix_(partial, partial)] &= (own @ own.T) > 0
-    return compatible
-
-
-def _merge_round(
-    groups: list[TreeGroup], compatible: BoolArray, value: npt.NDArray[np.int32], limit: int
-) -> list[TreeGroup]:
-    """Merge disjoint pairs of groups, those with the greatest gain in the bound first."""
-    small = [g for g in groups if len(g) * 2 <= limit]
-    large = [g for g in groups if len(g) * 2 > limit]
-    if len(small) < 2:
-        return groups
-    joint = _joint(small, compatible)
-    sizes = np.array([len(g) for g in small])
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    total = np.concatenate([value[g].sum(axis=1, dtype=np.int64) for g in small])
-    pair_value = np.where(joint, total[:, None] + total[None], 2 * EMPTY_SET)
-    count = np.add.reduceat(np.add.reduceat(joint, starts, axis=0, dtype=np.int64), starts, axis=1)
-    best = np.maximum.reduceat(np.maximum.reduceat(pair_value, starts, axis=0), starts, axis=1)
-    single = np.maximum.reduceat(total, starts)
-    gain = (single[:, None] + single[None] - best).astype(np.float64)
-    # among pairs without gain now, those with few combinations gain most in smaller boxes
-    share = count / (sizes[:, None] * sizes[None])
-    spread = single - np.minimum.reduceat(total, starts)
-    gain += (1 - share) * np.minimum(spread[:, None], spread[None])
-    gain[(count > limit) | (gain <= 0)] = -1
-    gain[np.tril_indices(len(small))] = -1
-    taken = np.zeros(len(small), dtype=bool)
-    merged = []
-    for flat in np.argsort(-gain, axis=None, kind="stable"):
-        first, second = divmod(int(flat), len(small))
-        if gain[first, second] < 0:
-            break
-        if taken[first] or taken[second]:
-            continue
-        taken[[first, second]] = True
-        block = joint[starts[first] : starts[first] + sizes[first], starts[second] : starts[second] + sizes[second]]
-        a, b = np.nonzero(block)
-        merged.append(np.hstack([small[first][a], small[second][b]]))
-    return [*large, *(g for g, gone in zip(small, taken, strict=True) if not gone), *merged]
-
-
-def _joint(groups: list[TreeGroup], compatible: BoolArray) -> BoolArray:
-    """Compatibility of the combinations of all groups."""
-    width = max(g.shape[1] for g in groups)
-    # pad by repeating a leaf, which does not change compatibility
-    padded = np.concatenate([np.hstack([g, *[g[:, :1]] * (width - g.shape[1])]) for g in groups])
-    joint = np.ones((len(padded), len(padded)), dtype=bool)
-    for a in range(width):
-        for b in range(width):
-            joint &= compatible[padded[:, a][:, None], padded[:, b][None]]
-    return joint
-
-
 def tabulate(
-    groups: list[TreeGroup], member: BoolArray, value: npt.NDArray[np.int32], position_offset: IntArray
-) -> Groups:
-    """Masks and tables of merged trees; ``value`` is int32 (n_sums, n_leaves)."""
-    groups = sorted(groups, key=lambda g: -len(g))
-    n_rows = np.array([-(-len(g) // 8) for g in groups])
-    owner, rank = _layout(n_rows)
-    n_sums = len(value)
+    leaf_offset: IntArray, member: BoolArray, value: npt.NDArray[np.int32], position_offset: IntArray
+) -> TreeRows:
+    """Masks and tables of the leaves inside, tree after tree; ``value`` is int32 (n_sums, n_leaves)."""
+    n_sums, n_leaves = value.shape
+    n_rows = -(-np.diff(leaf_offset) // 8)
+    place = np.argsort(np.argsort(-n_rows, kind="stable"), kind="stable")  # of each tree in the order
+    counts = _row_counts(n_rows)
+    owner = np.concatenate([np.arange(count) for count in counts])  # the place of the tree of each row
+    first = np.cumsum([0, *counts[:-1]])
+    tree = np.repeat(np.arange(len(n_rows)), np.diff(leaf_offset))
+    number = np.arange(n_leaves) - leaf_offset[tree]
+    at = first[number // 8] + place[tree], number % 8
     slots = np.full((len(owner), 8, n_sums), EMPTY_SET, dtype=np.int32)
+    slots[at] = value.T
     flags = np.zeros((len(owner), 8, member.shape[1]), dtype=bool)
-    for row, (group, eighth) in enumerate(zip(owner, rank, strict=True)):
-        leaves = groups[group][8 * eighth : 8 * eighth + 8]
-        slots[row, : len(leaves)] = value[:, leaves].sum(axis=2, dtype=np.int32).T
-        flags[row, : len(leaves)] = member[leaves].all(axis=1)
+    flags[at] = member
     mask = np.packbits(flags, axis=1, bitorder="little")[:, 0]
     table = np.full((len(owner), 256, n_sums), EMPTY_SET, dtype=np.int32)
     for bit in range(8):
         half = 1 << bit
         table[:, half : 2 * half] = np.maximum(table[:, :half], slots[:, bit, None])
-    rows, owners, counts = [], [], []
+    rows, trees, feature_counts = [], [], []
     for start, stop in pairwise(position_offset):
         changes = (mask[:, start:stop] != mask[:, start : start + 1]).any(axis=1)
-        depends = np.zeros(len(groups), dtype=bool)
+        depends = np.zeros(len(n_rows), dtype=bool)
         depends[owner[changes]] = True
         rows.append(np.flatnonzero(depends[owner]))
-        owners.append(np.flatnonzero(depends))
-        counts.append(_row_counts(n_rows[depends]))
-    return Groups(
-        _row_counts(n_rows),
-        np.ascontiguousarray(mask),
-        table.reshape(-1, n_sums),
-        tuple(rows),
-        tuple(owners),
-        tuple(counts),
-    )
-
-
-def _layout(n_rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Owner and rank of each row: the first rows of all groups, then the second ones, ..."""
-    pairs = [(g, k) for k in range(int(n_rows.max())) for g in np.flatnonzero(n_rows > k)]
-    return np.array([g for g, _ in pairs]), np.array([k for _, k in pairs])
+        trees.append(np.flatnonzero(depends))
+        feature_counts.append(_row_counts(np.bincount(owner)[depends]))
+    table = table.reshape(-1, n_sums)
+    return TreeRows(counts, np.ascontiguousarray(mask), table, tuple(rows), tuple(trees), tuple(feature_counts))
 
 
 def _row_counts(n_rows: IntArray) -> tuple[int, ...]:
-    """How many groups have a first row, a second row, ..."""
+    """How many trees have a first row, a second row, ..."""
     return tuple(int((n_rows > k).sum()) for k in range(int(n_rows.max(initial=0))))
 
 
-def range_tables(groups: Groups, position_offset: IntArray) -> list[npt.NDArray[np.uint8]]:
+def range_tables(trees: TreeRows, position_offset: IntArray) -> list[npt.NDArray[np.uint8]]:
     """Per feature the ORs of runs of 2**level positions, (n_rows of it, n_levels * n_positions)."""
     tables = []
-    for feature, rows in enumerate(groups.rows):
+    for feature, rows in enumerate(trees.rows):
         start, stop = position_offset[feature], position_offset[feature + 1]
-        level = np.ascontiguousarray(groups.mask[rows, start:stop])
+        level = np.ascontiguousarray(trees.mask[rows, start:stop])
         levels, width = [level], 1
         while 2 * width <= stop - start:
             wider = level.copy()
@@ -255,11 +138,11 @@ def range_tables(groups: Groups, position_offset: IntArray) -> list[npt.NDArray[
 
 
 def best_value(table: Any, flat: Any, counts: tuple[int, ...]) -> Any:
-    """Largest value of each group from flat table positions of its rows."""
+    """Largest value of each tree from flat table positions of its rows."""
     value = table.take(flat, axis=0)
     best = value[: counts[0]]
     start = counts[0]
-    # groups with further rows come first, so slices replace a slow reduceat
+    # trees with further rows come first, so slices replace a slow reduceat
     for count in counts[1:]:
         np.maximum(best[:count], value[start : start + count], out=best[:count])
         start += count
@@ -371,7 +254,6 @@ class BoxRegion:
         return empty
 
 
-_GROUP_LIMIT = 64
 Range = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
@@ -397,7 +279,6 @@ class SharedTables:
         self.lengths = np.array([len(states) for states in self.order], dtype=np.int64)
         self.offset = np.concatenate([[0], np.cumsum(self.lengths)])
         self.is_empty = bool((self.lengths == 0).any())
-        self._merged: list[TreeGroup] | None = None
         own = leaves_inside(problem.trees, problem.masks, self.order)
         self.n_leaves = len(own)
         self._members = [(problem.trees, problem.masks, self.order, own)]
@@ -434,24 +315,6 @@ class SharedTables:
         """Which positions each of `leaves` admits."""
         members = [leaf_members(*of_trees) for of_trees in self._members]
         return members[0] if len(members) == 1 else np.concatenate(members)  # not a gigabyte twice
-
-    @cached_property
-    def compatible(self) -> BoolArray | None:
-        """Which pairs of leaves of the model one input can reach; None for too many leaves."""
-        return compatible_leaves(self.member[: self.n_leaves], self.offset)
-
-    def merged(self, guide: npt.NDArray[np.int32], leaf_offset: IntArray) -> list[TreeGroup]:
-        """Trees that are bounded together, chosen by the first ``guide`` only; both are about `leaves`."""
-        if self._merged is None:
-            self._merged = merge_trees(
-                self.member,
-                guide,
-                leaf_offset,
-                limit=_GROUP_LIMIT,
-                n_merged=self._problem.trees.n_trees,
-                compatible=self.compatible,
-            )
-        return self._merged
 
     @cached_property
     def borders(self) -> list[IntArray]:
