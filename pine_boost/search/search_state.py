@@ -24,7 +24,7 @@ from pine_boost.options import Options
 from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import Constraints, distinct_fit_rows
 from pine_boost.search.grid_rounding import to_grid
-from pine_boost.search.local_search import boundary_walks, varying_features, wander
+from pine_boost.search.local_search import boundary_walks, wander
 from pine_boost.search.lp import WeightProgram, Weights
 from pine_boost.search.lp_columns import Columns, Support, build_columns
 from pine_boost.search.oracle import Oracle
@@ -172,8 +172,7 @@ class SearchState:
             self._walk_from(inside[random.permutation(len(inside))[:n_walks]])
         if len(inside) and not self.in_a_hurry():
             starts = inside[random.integers(0, len(inside), n_walks)]
-            n_moves = 4 * len(varying_features(self.problem))
-            self._walk_from(wander(self.problem, starts, self.seed, n_moves, self.budget))
+            self._walk_from(wander(self.problem, starts, self.seed, self.budget))
         self.report_progress("rows")
 
     def _walk_from(self, starts: npt.NDArray[Any]) -> None:

@@ -290,18 +290,27 @@ def test_moves_change_one_feature_to_every_state(n_cells, monkeypatch):
     problem = random_case(4).problem
     states = np.stack([problem.space.n_states - 1, np.zeros(problem.space.n_features)]).astype(np.int32)
     monkeypatch.setattr(local_search, "_CELLS", n_cells)
-    batches = list(local_search._batches(problem, states))
+    moves = local_search.Moves(problem)
+    batches = list(moves.batches(states))
     assert np.array_equal(np.concatenate(batches), states)
     assert len(batches) == (2 if n_cells == 1 else 1)
+    expected = [
+        (feature, state)
+        for feature, allowed in enumerate(problem.region.allowed)
+        for state in range(problem.space.n_states[feature])
+        if allowed.sum() > 1
+    ]
+    assert expected
     for rows in batches:
-        moves = list(local_search.single_feature_moves(problem, rows, Budget.of()))
-        assert len(moves) > 0
-        for feature, changed in moves:
-            by_state = changed.reshape(len(rows), problem.space.n_states[feature], -1)
-            for state in range(problem.space.n_states[feature]):
-                expected = rows.copy()
-                expected[:, feature] = state
-                assert np.array_equal(by_state[:, state], expected)
+        parts = list(moves.of(rows, Budget.of()))
+        assert all(len(changed) == 1 for *_, changed in parts) == (n_cells == 1)
+        changed = np.concatenate([part for *_, part in parts]).reshape(len(rows), len(expected), -1)
+        for number, (feature, state) in enumerate(expected):
+            own = rows.copy()
+            own[:, feature] = state
+            assert np.array_equal(changed[:, number], own)
+            margins = problem.original_margins_int(problem.trees.leaves(changed[:, number]))
+            assert np.array_equal(margins, problem.original_margins_int(problem.trees.leaves(own)))
 
 
 NOTHING = SearchResult(None, (), 9)

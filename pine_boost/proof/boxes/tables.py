@@ -112,8 +112,9 @@ def tabulate(
         rows.append(np.flatnonzero(depends[owner]))
         trees.append(np.flatnonzero(depends))
         feature_counts.append(_row_counts(np.bincount(owner)[depends]))
-    table = table.reshape(-1, n_sums)
-    return TreeRows(counts, np.ascontiguousarray(mask), table, tuple(rows), tuple(trees), tuple(feature_counts))
+    return TreeRows(
+        counts, np.ascontiguousarray(mask), table.reshape(-1, n_sums), tuple(rows), tuple(trees), tuple(feature_counts)
+    )
 
 
 def _row_counts(n_rows: IntArray) -> tuple[int, ...]:
