@@ -59,7 +59,7 @@ def plain_work(parsed: Any, X_fit: Any, X_val: Any, fresh: Any, fidelity: float)
     offset, slope = np.array([fit_odds(task, shape) for shape in shapes]).T
     stages = Stages(np.arange(forest.n_trees), refitted.counts, shapes, offset, slope)
     flat, native = flatten(forest), native_sum(parsed)
-    found = validate_exits(parsed, task, stages, flat, native, tables, options, Budget.of())
+    found = validate_exits(task, stages, flat, native, tables, options, Budget.of())
     if found.plan is None:
         return 1.0
     met = np.zeros(len(fresh), dtype=np.int32)

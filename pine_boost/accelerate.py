@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,9 @@ from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import NOT_VALIDATED, Statement, scorer_claim, tested_scorer_claim
 from pine_boost.committee import accelerate_committee, committee_of
 from pine_boost.compress import compress_booster
-from pine_boost.compression.fixed_sequence import Target, lower_bound
-from pine_boost.compression.path import set_up
-from pine_boost.compression.reading import find_segments, read_tables
-from pine_boost.compression.record import TREES, Segment, rows_digest
+from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError
 from pine_boost.folders import write_folder
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Model
@@ -40,7 +36,7 @@ from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.native_sum import is_unordered, native_sum, require_own_predict
 from pine_boost.scoring.proved_exits import SAMPLE_ROWS, keep_trees, parts_of_model, proved_plan, truncate
 from pine_boost.scoring.scorer_folder import scorer_files
-from pine_boost.scoring.validated_exits import Stages, build_stages, test_seconds, validate_exits
+from pine_boost.scoring.validated_exits import find_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows
 from pine_boost.tables.schema import schema_of
@@ -50,9 +46,6 @@ _STATED = (
     *("fidelity", "confidence", "tolerance", "n_fit", "n_val", "n_changed", "bound", "overlap"),
     *("validation_digest", "segments", "path"),
 )
-_STAGES_SHARE = 0.8  # of a limited time, at most, for the stages; the test gets the rest
-_TEST_SHARE = 0.9  # up to and including the test
-_OF_SPARE = 0.6  # of the time that the test seems to leave, at most, for the stages
 _WORK_CELLS = 10_000_000  # rows x trees on which the work is measured
 _ALL_TREES = "predict_proba and decision_function evaluate all trees: they are those of the model itself."
 
@@ -335,9 +328,8 @@ def accelerate_booster(
             facts["truncation"] = {"tolerance": float(tolerance), "trees": kept.tolist()}
     flat = flatten(visited)
     if fidelity < 1:
-        status, statement, plan, budget = _validate(
-            parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent, budget
-        )
+        X = outer.rows(X_fit), outer.rows(X_val)
+        status, statement, plan, budget = find_exits(parsed, flat, native, *X, options, spent, budget)
         claim = tested_scorer_claim(Statement.of_scorer(status, statement, forest), claim, is_smaller=False)
         facts["validation"] = statement
     n_sampled = int(np.clip(_WORK_CELLS // forest.n_trees, SAMPLE_ROWS, 20 * SAMPLE_ROWS))
@@ -394,57 +386,6 @@ def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:
             "X_fit (the training rows will do) and X_val (rows that nothing has seen), or fidelity=1 for a proof.",
             option=("X_fit", "X_val", "fidelity"),
         )
-
-
-def _validate(
-    parsed: Model,
-    flat: FlatForest,
-    native: NativeSum,
-    X_fit: Any,
-    X_val: Any,
-    options: AccelerateOptions,
-    spent: Any,
-    budget: Budget,
-) -> tuple[str, dict[str, Any], ExitPlan | None, Budget]:
-    """Status, what was tested, the exits (None where none passed), and what is left of the budget."""
-    with shown(options.verbose, options.time_limit, options.callback) as report_progress:
-        say(report_progress, "reading the rows")
-        tables = read_tables(parsed, X_fit, X_val, options, spent)
-        Target(tables.val.n_rows, options.confidence, options.fidelity).require_rows()
-        task, budget = until_ctrl_c(partial(set_up, parsed, TREES, tables.fit, options.random_state), budget)
-
-        def build(left: Budget) -> tuple[Stages, Budget]:
-            part = test = left
-            if left.is_limited:
-                test = left.until(_TEST_SHARE)  # the rest is for exits that are proved, if none pass
-                spare = test.remaining - test_seconds(parsed, task, flat, native, tables, test)
-                part = left.within(min(_STAGES_SHARE * left.remaining, _OF_SPARE * spare))
-            return build_stages(task, replace(part, callback=report_progress)), test
-
-        # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
-        (stages, test), budget = until_ctrl_c(build, budget)
-        say(report_progress, "testing the exits on X_val")
-        found, test = until_ctrl_c(
-            lambda left: validate_exits(parsed, task, stages, flat, native, tables, options, left), test
-        )
-        if test.is_interrupted and not budget.is_interrupted:
-            budget = budget.after_ctrl_c()
-    confidence, n_changed = float(options.confidence), int(found.changed.sum())
-    segments = find_segments(options.segments, tables.X_val, schema_of(parsed.forest), found.changed, confidence)
-    statement = {
-        "fidelity": float(options.fidelity),
-        "confidence": confidence,
-        "tolerance": None,
-        "n_fit": tables.fit.n_rows,
-        "n_val": tables.val.n_rows,
-        "n_changed": n_changed,
-        "bound": lower_bound(n_changed, tables.val.n_rows, confidence),
-        "overlap": tables.overlap.share,
-        "validation_digest": rows_digest(tables.val, parsed.forest.n_features),
-        "segments": [asdict(segment) for segment in segments],
-        "path": found.tested,
-    }
-    return tables.status(has_passed=found.plan is not None), statement, found.plan, budget
 
 
 def _accelerate_compressed(

@@ -10,29 +10,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
 from pine_boost import kernels
-from pine_boost.budget import Budget, OutOfTime, Step
+from pine_boost.budget import Budget, OutOfTime, Step, until_ctrl_c
 from pine_boost.compression.fit import build_equations
 from pine_boost.compression.fixed_sequence import Target, Tested, allowed, lower_bound
-from pine_boost.compression.path import Pace, Task, walk
-from pine_boost.compression.reading import Tables
-from pine_boost.compression.record import TREES
+from pine_boost.compression.path import Pace, Task, set_up, walk
+from pine_boost.compression.reading import Tables, find_segments, read_tables
+from pine_boost.compression.record import TREES, rows_digest
 from pine_boost.compression.shape import GONE, Shape, margins
 from pine_boost.compression.validation import choose
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray, Model
 from pine_boost.native.predict import CHUNK_CELLS, load_native
 from pine_boost.options import AccelerateOptions
+from pine_boost.progress import say, shown
 from pine_boost.scoring.proved_exits import choose_stages, exits_at
 from pine_boost.tables.native import as_table
 from pine_boost.tables.rows import AnyRows
 from pine_boost.tables.schema import schema_of
 
+_STAGES_SHARE = 0.8  # of a limited time, at most, for the stages; the test gets the rest
+_TEST_SHARE = 0.9  # up to and including the test
+_OF_SPARE = 0.6  # of the time that the test seems to leave, at most, for the stages
 _N_STAGES, _FEWEST_STAGES = 12, 4
 _LARGEST_TABLE = 12_000_000  # leaf values of all stages: 100 MB
 # Sizes between two stages at which values are refitted. Work at 0.5 % / 0.05 % changed classes, mean of Adult, ELEC2
@@ -46,6 +51,55 @@ _LENIENCY = 0.25
 _LEVELS = np.linspace(16.0, -2.0, 91)
 _WORK_ROWS = 10_000
 _PROBED = 400  # rows of X_fit by which the time of the test is judged
+
+
+def find_exits(
+    parsed: Model,
+    flat: FlatForest,
+    native: NativeSum,
+    X_fit: Any,
+    X_val: Any,
+    options: AccelerateOptions,
+    spent: Any,
+    budget: Budget,
+) -> tuple[str, dict[str, Any], ExitPlan | None, Budget]:
+    """Stages and their test: status, what was tested, the exits (None if none passed), what is left of the budget."""
+    with shown(options.verbose, options.time_limit, options.callback) as report_progress:
+        say(report_progress, "reading the rows")
+        tables = read_tables(parsed, X_fit, X_val, options, spent)
+        Target(tables.val.n_rows, options.confidence, options.fidelity).require_rows()
+        task, budget = until_ctrl_c(partial(set_up, parsed, TREES, tables.fit, options.random_state), budget)
+
+        def build(left: Budget) -> tuple[Stages, Budget]:
+            part = test = left
+            if left.is_limited:
+                test = left.until(_TEST_SHARE)  # the rest is for exits that are proved, if none pass
+                spare = test.remaining - test_seconds(task, flat, native, tables, test)
+                part = left.within(min(_STAGES_SHARE * left.remaining, _OF_SPARE * spare))
+            return build_stages(task, replace(part, callback=report_progress)), test
+
+        # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
+        (stages, test), budget = until_ctrl_c(build, budget)
+        say(report_progress, "testing the exits on X_val")
+        found, test = until_ctrl_c(lambda left: validate_exits(task, stages, flat, native, tables, options, left), test)
+        if test.is_interrupted and not budget.is_interrupted:
+            budget = budget.after_ctrl_c()
+    confidence, n_changed = float(options.confidence), int(found.changed.sum())
+    segments = find_segments(options.segments, tables.X_val, schema_of(parsed.forest), found.changed, confidence)
+    statement = {
+        "fidelity": float(options.fidelity),
+        "confidence": confidence,
+        "tolerance": None,
+        "n_fit": tables.fit.n_rows,
+        "n_val": tables.val.n_rows,
+        "n_changed": n_changed,
+        "bound": lower_bound(n_changed, tables.val.n_rows, confidence),
+        "overlap": tables.overlap.share,
+        "validation_digest": rows_digest(tables.val, parsed.forest.n_features),
+        "segments": [asdict(segment) for segment in segments],
+        "path": found.tested,
+    }
+    return tables.status(has_passed=found.plan is not None), statement, found.plan, budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,9 +284,7 @@ class ValidatedExits:
     changed: BoolArray
 
 
-def test_seconds(
-    parsed: Model, task: Task, flat: FlatForest, native: NativeSum, tables: Tables, budget: Budget
-) -> float:
+def test_seconds(task: Task, flat: FlatForest, native: NativeSum, tables: Tables, budget: Budget) -> float:
     """How long X_val takes for the library and, once, for the kernel, judging by a few rows of X_fit.
 
     The library is not asked where the kernel alone would take too long: loading a large model takes seconds.
@@ -247,13 +299,12 @@ def test_seconds(
     by_kernel = seconds(lambda: kernels.bind(flat, native).margins(few))
     if by_kernel >= budget.remaining:
         return by_kernel
-    parsed = replace(parsed, native=load_native(parsed))
+    parsed = replace(task.parsed, native=load_native(task.parsed))
     table = as_table(few, schema_of(parsed.forest))
     return by_kernel + seconds(lambda: task.goal.native_answers(parsed, table))
 
 
 def validate_exits(
-    parsed: Model,
     task: Task,
     stages: Stages,
     flat: FlatForest,
@@ -272,10 +323,10 @@ def validate_exits(
         return nothing
     most = allowed(n_rows, options.fidelity, options.confidence)
     levels = choose(estimate_levels(task, stages), Target(n_rows, options.confidence, options.fidelity).aim())
-    proved = choose_stages(np.linspace(0, 1, flat.n_trees + 1), parsed.forest.n_outputs)
-    plan_at = exit_plans(task, stages, exits_at(parsed.forest, stages.order, proved))
+    proved = choose_stages(np.linspace(0, 1, flat.n_trees + 1), flat.n_outputs)
+    plan_at = exit_plans(task, stages, exits_at(task.parsed.forest, stages.order, proved))
     try:
-        expected = task.goal.native_answers(parsed, tables.X_val, budget.check).classes
+        expected = task.goal.native_answers(task.parsed, tables.X_val, budget.check).classes
     except OutOfTime:
         return nothing
     found = nothing

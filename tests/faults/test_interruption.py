@@ -202,11 +202,16 @@ def test_ctrl_c_on_the_path_of_a_compression_tests_what_was_found(boosted):
 
 @pytest.mark.parametrize(
     ("stage", "options"),
-    [("proved_plan", {}), *((stage, {"fidelity": 0.95}) for stage in ("set_up", "build_stages", "validate_exits"))],
+    [
+        ("accelerate.proved_plan", {}),
+        ("scoring.validated_exits.set_up", {"fidelity": 0.95}),
+        ("scoring.validated_exits.build_stages", {"fidelity": 0.95}),
+        ("scoring.validated_exits.validate_exits", {"fidelity": 0.95}),
+    ],
 )
 def test_ctrl_c_while_a_scorer_is_made_returns_one_that_may_be_claimed(boosted, stage, options, monkeypatch):
     model, X = boosted
-    left = _press_in(monkeypatch, f"pine_boost.accelerate.{stage}")
+    left = _press_in(monkeypatch, f"pine_boost.{stage}")
     result = accelerate_booster(model, X[:600], X[600:] if options else None, **options)
     assert len(left) >= 2
     assert max(left[1:]) <= SECONDS["after Ctrl-C"]
