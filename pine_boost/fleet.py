@@ -541,8 +541,9 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
     given = read_given(job.model, threshold=threshold, trust_pickle=policy.trust_pickle, decision=decision)
     given.require_writable()
     fit, unseen = (getattr(job, what) for what in TABLES[method])
-    X_fit = given.read_rows(fit) if fit else None
-    if (label := options.pop("label", None)) is not None:
+    label = options.pop("label", None)
+    X_fit = given.read_rows(fit, label) if fit else None
+    if label is not None:
         labelled = given.read_table(unseen, label)
         X_unseen, options["y_val"] = labelled.X, labelled.y
     else:

@@ -34,6 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost import committee
     from pine_boost.compress import compress_booster
     from pine_boost.compression.record import RECORD
+    from pine_boost.tables.table_files import label_if_any
 
     with flags.progress_of(arguments) as progress:
         given, is_average = flags.read_given_or_average(arguments)
@@ -41,9 +42,9 @@ def main(arguments: argparse.Namespace) -> int:
         names = committee.FILES if is_average else output.result_names(given, RECORD, report=report)
         given.require_writable()
         output.require_place(arguments, names)
-        X_fit = flags.read_rows(arguments.X_fit, given)
+        X_fit = flags.read_rows(arguments.X_fit, given, arguments.label)
         X_val, y_val = flags.read_labelled(arguments.X_val, given, arguments.label)
-        test = flags.read_data(arguments.test, given)
+        test = arguments.test and flags.read_data(arguments.test, given, label_if_any(arguments.label))
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
         result = compress_booster(given.source, X_fit, X_val, y_val=y_val, callback=progress, **options)
     files = result.files(None if arguments.no_report else X_val)

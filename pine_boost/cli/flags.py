@@ -134,12 +134,13 @@ def read_given_or_average(arguments: argparse.Namespace) -> tuple[Any, bool]:
     return (read_given_model(arguments, "value"), False) if average is None else (average.given, True)
 
 
-def read_rows(path: str | None, given: Any) -> Any:
-    """The rows of a table file, or None; a folder of Parquet files is read in chunks later."""
-    if path is not None and Path(path).is_dir():
-        return given.read_rows(path)
-    table = read_data(path, given)
-    return None if table is None else table.X
+def read_rows(path: str | None, given: Any, label: str | None = None) -> Any:
+    """The rows of a table file without its labels, or None; a folder of Parquet files is read in chunks later."""
+    from pine_boost.tables.table_files import label_if_any
+
+    if path is None:
+        return None
+    return given.read_rows(path) if Path(path).is_dir() else read_data(path, given, label_if_any(label)).X
 
 
 def read_labelled(path: str, given: Any, label: str | None) -> tuple[Any, Any]:

@@ -68,7 +68,7 @@ def search(
         given.require_writable()
         files = output.result_names(given, REGION, CERTIFICATE, report=not arguments.no_report)
         output.require_place(arguments, [*(f"{folder}{name}" for folder in folders for name in files), *tables])
-        X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
+        X_fit, X_cal = (flags.read_rows(path, given, arguments.label) for path in (arguments.X_fit, arguments.X_cal))
         test = flags.read_test(arguments, given)
         kept = output.seconds_for_report(arguments)
         options = flags.call_options(arguments, (*names, "allow_overlap", "spent"), kept)

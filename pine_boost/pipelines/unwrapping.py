@@ -21,7 +21,7 @@ from pine_boost.pipelines.threshold import Calibration, calibration_of, threshol
 from pine_boost.pipelines.wrapped_result import REMEDY, WrappedResult
 from pine_boost.tables.native import take_rows
 from pine_boost.tables.schema import InputSchema, schema_of
-from pine_boost.tables.table_files import TableFile, read_raw_table, read_table
+from pine_boost.tables.table_files import TableFile, label_if_any, read_raw_table, read_table
 
 _COMPARED_ROWS = 20_000
 
@@ -220,14 +220,15 @@ class GivenModel:
             return read_table(path, self.schema, label)
         return read_raw_rows(self.wrapper.prepare, path, label)
 
-    def read_rows(self, path: str | Path) -> Any:
-        """Read the rows of a table file; for a folder of Parquet files, return its path to read in chunks later.
+    def read_rows(self, path: str | Path, label: str | None = None) -> Any:
+        """Read the rows of a table file without its labels.
 
-        A folder raises if a Pipeline would have to prepare it.
+        For a folder of Parquet files, return its path to read in chunks later. A folder raises if a Pipeline would have
+        to prepare it.
         """
         if Path(path).is_dir() and self.wrapper.prepare is None:
             return path
-        return self.read_table(path).X
+        return self.read_table(path, label_if_any(label)).X
 
 
 def read_given(

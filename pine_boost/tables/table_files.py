@@ -29,6 +29,20 @@ _BINARY = (".parquet", ".feather", ".arrow", ".ipc")
 ACCEPTED = "CSV/TSV (.gz too), Parquet, Feather/Arrow and .npy files"
 
 
+class LabelIfAny(str):
+    """The name of a label column that a table need not have; it is left out of one that has it."""
+
+
+def label_if_any(label: str | None) -> LabelIfAny | None:
+    """The label column for a table that may lack it."""
+    return None if label is None else LabelIfAny(label)
+
+
+def _label_in(names: Sequence[str], label: str | None) -> str | None:
+    """The label column of a table with these columns, which the caller requires unless it is a `LabelIfAny`."""
+    return None if isinstance(label, LabelIfAny) and label not in names else label
+
+
 @dataclass(frozen=True, eq=False)
 class TableFile:
     """A table read from a file.
@@ -78,8 +92,9 @@ def read_table(path: str | Path, schema: InputSchema, label: str | None = None) 
         if _kind_of(path) not in _TEXT:
             raise
         return _plain_csv(path, schema, label, _separator(path))
-    read = _from_array if isinstance(table, np.ndarray) else _from_frame
-    return read(table, schema, label, path)
+    if isinstance(table, np.ndarray):
+        return _from_array(table, schema, _label_in([], label), path)
+    return _from_frame(table, schema, label, path)
 
 
 def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
@@ -204,6 +219,7 @@ def _plain_csv(path: Path, schema: InputSchema, label: str | None, separator: st
     body = lines if names is None else lines[1:]
     cells = [None if cell.strip() in _MISSING else cell for line in body for cell in line]
     rows = np.array(cells, dtype=object).reshape(len(body), len(lines[0]))
+    label = _label_in(names or [], label)
     if names is None:
         return _from_array(_floats(rows, range(rows.shape[1]), path), schema, label, path)
     order, left_out = _match(names, schema, label, path)
@@ -248,6 +264,7 @@ def _from_array(array: Any, schema: InputSchema, label: str | None, path: Path) 
 
 def _from_frame(frame: Any, schema: InputSchema, label: str | None, path: Path) -> TableFile:
     names = [str(name) for name in frame.columns]
+    label = _label_in(names, label)
     unnamed = all(name == str(j) for j, name in enumerate(names))
     if unnamed and label is None:
         return _from_array(frame.to_numpy(), schema, label, path)
@@ -328,6 +345,7 @@ def read_raw_table(
     """
     path = Path(path)
     table = read_any(path, {})
+    label = _label_in([str(name) for name in getattr(table, "columns", ())], label)
     if isinstance(table, np.ndarray):
         if label is not None or names is not None:
             raise InvalidInputError(

@@ -136,3 +136,22 @@ def test_report_takes_a_folder_of_a_compression(files, compressed, capsys):
     assert main([*whole[:3], str(next(compressed.glob("model.*"))), *whole[4:]]) == 1
     assert "is not the model that was compressed" in capsys.readouterr().err
     assert main(_arguments(files, compressed.name)) == 0  # a report that was written again is replaced
+
+
+@pytest.mark.parametrize("command", ["compress", "prune", "fleet"])
+def test_the_column_of_labels_is_left_out_of_every_table_of_a_model_without_names(command, tmp_path, capsys):
+    X, y = make_table(2, n_rows=900)
+    model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:300], y[:300])
+    model.save_model(tmp_path / "model.json")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame[:300].assign(y=y[:300]).to_csv(tmp_path / "fit.csv", index=False)
+    frame[300:].assign(y=y[300:]).to_csv(tmp_path / "rest.csv", index=False)
+    fit, rest = tmp_path / "fit.csv", tmp_path / "rest.csv"
+    calls = {
+        "compress": f"compress {tmp_path}/model.json --fit {fit} --val {rest} --test {rest} --label y --fidelity 0.9",
+        "prune": f"prune {tmp_path}/model.json --fit {fit} --cal {rest} --test {rest} --label y",
+        "fleet": f"fleet {tmp_path}/jobs.csv --method compress --fidelity 0.9",
+    }
+    (tmp_path / "jobs.csv").write_text(f"name,model,fit,val,label\nm,{tmp_path}/model.json,{fit},{rest},y\n")
+    code = main(words(f"{calls[command]} -o {tmp_path}/out"))
+    assert code in (0, 2), capsys.readouterr().err
