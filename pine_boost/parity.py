@@ -99,7 +99,7 @@ class ModelComparison:
         Mean, median, 99 % quantile and maximum of the differences of probabilities (the largest of a row)
         or of values; empty if a model gives neither.
     segments, decisions : tuple of Segment
-        Changed rows by segment, and by the decision of the first model; each bound holds by itself.
+        Changed rows by segment, and by the decision of the first model; each bound and `interval` holds by itself.
     worst : tuple of ComparedRow
         Changed rows first, then the largest differences.
     accuracy : PairedAccuracy or None
@@ -136,8 +136,13 @@ class ModelComparison:
         """The claim with one number; the figures are in the summary."""
         return comparison_promise(self.reached, self.fidelity)
 
+    def interval(self, segment: Segment) -> tuple[float, float]:
+        """The exact two-sided interval of the share of equal decisions among all inputs of a segment."""
+        same = Coverage.of(segment.n_rows, segment.n_rows - segment.n_changed, self.confidence)
+        return same.low, same.high
+
     def _figures(self) -> list[tuple[str, str]]:
-        interval = f"{percent_down(self.low)} to {percent_up(self.high)}"
+        interval = _in_words(self.low, self.high)
         figures = [
             ("rows", f"{self.n_rows:,}"),
             ("same decision", f"{percent_down(self.share, 3)} ({self.confidence:.0%} interval: {interval})"),
@@ -150,9 +155,9 @@ class ModelComparison:
         if (accuracy := self.accuracy) is not None:
             change = f"{100 * accuracy.low:+.2f} to {100 * accuracy.high:+.2f}"
             figures += [
-                (f"accuracy of {self.names[0]}", f"{accuracy.a:.2%} (alone right on {accuracy.only_a} rows)"),
-                (f"accuracy of {self.names[1]}", f"{accuracy.b:.2%} (alone right on {accuracy.only_b} rows)"),
-                ("accuracy, second minus first", f"{change} percentage points ({self.confidence:.0%} interval)"),
+                (f"accuracy of a, {self.names[0]}", f"{accuracy.a:.2%} (alone right on {accuracy.only_a} rows)"),
+                (f"accuracy of b, {self.names[1]}", f"{accuracy.b:.2%} (alone right on {accuracy.only_b} rows)"),
+                ("accuracy, b minus a", f"{change} percentage points ({self.confidence:.0%} interval)"),
             ]
         return figures
 
@@ -160,7 +165,11 @@ class ModelComparison:
         """A few readable lines."""
         lines = [aligned(self._figures())]
         lowest = sorted((s for s in self.segments if s.n_changed), key=lambda segment: segment.bound)[:5]
-        lines += [f"Segment {s.name}: {s.n_changed} of {s.n_rows} rows changed." for s in lowest]
+        lines += [
+            f"Segment {s.name}: {s.n_changed} of {s.n_rows} rows changed; same decision {self.confidence:.0%} interval "
+            f"{_in_words(*self.interval(s))}."
+            for s in lowest
+        ]
         return "\n".join([*lines, self.promise()])
 
     def _repr_html_(self) -> str:
@@ -169,7 +178,11 @@ class ModelComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
-        return {"reached": self.reached, "claim": self.claim, **asdict(self)}
+        counted = {
+            name: [asdict(s) | dict(zip(("low", "high"), self.interval(s), strict=True)) for s in getattr(self, name)]
+            for name in ("segments", "decisions")
+        }
+        return {"reached": self.reached, "claim": self.claim, **asdict(self), **counted}
 
     def write_report(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write one self-contained HTML page."""
@@ -180,10 +193,19 @@ class ModelComparison:
             "pine_boost: comparison of two models",
             c=self,
             figures=self._figures(),
+            counted=[
+                (title, [(s.name, s.n_rows, s.n_changed, _in_words(*self.interval(s))) for s in segments])
+                for title, segments in (("By segment", self.segments), ("By decision of a", self.decisions))
+                if segments
+            ],
             worst=[(w.row, w.a, w.b, "" if w.difference is None else f"{w.difference:.4g}") for w in self.worst],
         )
         save_file(target, page.encode())
         return target
+
+
+def _in_words(low: float, high: float) -> str:
+    return f"{percent_down(low)} to {percent_up(high)}"
 
 
 def compare_models(

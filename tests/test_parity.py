@@ -48,6 +48,11 @@ def test_counts_intervals_and_accuracies_are_those_of_the_native_models():
     assert found.differences["maximum"] == pytest.approx(moved.max(), abs=1e-6)
     assert sum(segment.n_changed for segment in found.segments) == found.n_changed
     assert sum(segment.n_rows for segment in found.decisions) == len(X)
+    for segment in found.to_dict()["segments"]:
+        inside = (X[:, 3] > 0) == (segment["name"] == "True")
+        exact = binomtest(int((a == b)[inside].sum()), int(inside.sum())).proportion_ci(0.9, "exact")
+        assert (segment["low"], segment["high"]) == pytest.approx(tuple(exact), abs=1e-12)
+    assert "same decision 90% interval " in found.summary()
     accuracy = found.accuracy
     assert (accuracy.a, accuracy.b) == ((a == y).mean(), (b == y).mean())
     assert accuracy.only_a - accuracy.only_b == (a == y).sum() - (b == y).sum()
@@ -136,6 +141,9 @@ def test_the_command_has_an_exit_code_a_page_and_json(tmp_path, capsys):
     text = page.read_text()
     assert "REACHED" in text
     assert "By segment" in text
+    assert "same decision, exact interval" in text
+    for name in ("a, Booster", "b, Booster"):
+        assert f"accuracy of {name} " in expected.summary()
     assert run(capsys, "parity", *place, "-o", page)[0] == 1
     # a random sample can still be an unlucky one: no condition on the rows makes the promise certain
     assert expected.promise().startswith("REACHED: at least 90% of inputs like these keep their decision, if")

@@ -17,6 +17,7 @@ from typing import Any
 
 from pine_boost.cli import flags
 from pine_boost.cli.saved_input import read_original, read_prepared, read_result
+from pine_boost.errors import InvalidInputError
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,12 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.files import save_file
     from pine_boost.scoring.scorer_folder import MANIFEST
 
+    if Path(arguments.folder).is_file():
+        raise InvalidInputError(
+            f"{arguments.folder} is a file, and report writes the page of a folder that prune, sweep, compress or "
+            "accelerate wrote. The file of a survey has no page: pine-boost survey prints its table, and in a notebook "
+            "the Survey shows it."
+        )
     written = []
     for folder in result_folders(arguments.folder):
         is_scorer = (folder / MANIFEST).is_file() and not (folder / COMPRESSION).is_file()

@@ -188,6 +188,7 @@ def test_pickles_only_with_trust(files, tmp_path, capsys):
         (["sweep", "MODEL", "--fit", "FIT", "--alphas", "0.1;0.2"], "--alphas"),
         (["check-inputs", "MODEL", "FIT"], ""),
         (["report", "."], "does not exist"),
+        (["report", "MODEL"], "is a file, and report writes the page of a folder"),
         (["verify", "MODEL", "MODEL"], "certificate.json does not exist"),
     ],
 )
