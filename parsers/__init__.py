@@ -38,6 +38,7 @@ def read_model(
     trust_pickle: bool = False,
     decision: str = "class",
     digest: str | None = None,
+    asks_library: bool = True,
 ) -> Model:
     """Read a tree ensemble exactly, whichever supported library it comes from.
 
@@ -59,6 +60,8 @@ def read_model(
     digest : str, optional
         `forest_digest` of the model that a record names. A file that CatBoost saved of that model, and would not load
         as the same, is read as that model. Any other model is read as without it: the caller compares digests.
+    asks_library : bool
+        False: the training library is not imported for a file that is without it the model of ``digest``.
 
     Returns
     -------
@@ -84,8 +87,13 @@ def read_model(
         library = _library_of(model)
         _refuse_pipeline(model)
     traits = traits_of(library)
+    is_named = digest is not None and isinstance(model, bytes)
+    if is_named and not asks_library and traits.read_alone is not None:
+        parsed = traits.read_alone(model, threshold=threshold, decision=decision)
+        if forest_digest(parsed.forest) == digest:
+            return parsed
     parsed = traits.read(model, threshold=threshold, decision=decision)
-    if digest is None or traits.read_saved is None or not isinstance(model, bytes):
+    if not is_named or traits.read_saved is None:
         return parsed
     if forest_digest(parsed.forest) == digest:
         return parsed

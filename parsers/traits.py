@@ -114,6 +114,9 @@ class Traits:
     read_saved : callable or None
         As ``read`` for a file, but as the live model that it was saved from. None if a library loads exactly what it
         saved; otherwise `read_model` uses it where a record names that live model.
+    read_alone : callable or None
+        As ``read`` for a file, with nothing but the C library; None if ``read`` imports no training library. What it
+        reads is used only if a record names it by its digest.
     takes_codes : bool
         Whether every model accepts a plain matrix of category codes.
     refuses_unknown_categories : bool
@@ -147,6 +150,7 @@ class Traits:
     category_key: Callable[[Any], Any] = plain_key
     probabilities: Callable[[Model, Any, Any], FloatArray] | None = None
     read_saved: Callable[..., Model] | None = None
+    read_alone: Callable[..., Model] | None = None
     takes_codes: bool = False
     refuses_unknown_categories: bool = False
     sums_from_zero: bool = False

@@ -36,8 +36,11 @@ LINKS = {name: _INVERSE.get(OUTPUTS.get(name, Output.VALUE), "identity") for nam
 NEUTRAL_SCORE = {"logit": 0.5, "log": 1.0, "identity": 0.0}
 
 
-def read_intercept(document: XGBoostDocument) -> tuple[np.ndarray[Any, Any], float]:
-    """Return the intercept per output (float64 array of float32 numbers) and a bound on its error."""
+def read_intercept(document: XGBoostDocument, *, asks_library: bool = True) -> tuple[np.ndarray[Any, Any], float]:
+    """Return the intercept per output (float64 array of float32 numbers) and a bound on its error.
+
+    The installed XGBoost is asked, unless ``asks_library`` is False and the C library has the same logarithm.
+    """
     link = LINKS[document.objective_name]
     scores = np.array(document.base_score, dtype=np.float32)
     if link == "identity":
@@ -45,8 +48,10 @@ def read_intercept(document: XGBoostDocument) -> tuple[np.ndarray[Any, Any], flo
     score = document.base_score[0]
     if (link == "logit" and not 0 <= score <= 1) or (link == "log" and score <= 0):
         raise fault("base_score", f"is {score}, impossible for {document.objective_name}")
-    measured = _measure(json.dumps(document.objective, sort_keys=True), score)
-    margin, error = measured if measured is not None else compute_margin(link, score, find_logf())
+    logf, measured = find_logf(), None
+    if asks_library or logf is None or _is_clipped(link, score):
+        measured = _measure(json.dumps(document.objective, sort_keys=True), score)
+    margin, error = measured if measured is not None else compute_margin(link, score, logf)
     return np.array([margin], dtype=np.float64), error
 
 
@@ -69,7 +74,7 @@ def _measure(objective: str, score: float) -> tuple[float, float] | None:
 
 def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:
     """Compute the margin without the library: the same float32 operations with the C library's logf (or None)."""
-    if link == "logit" and not exact.XGBOOST_CLIPPED < score < 1 - exact.XGBOOST_CLIPPED:
+    if _is_clipped(link, score):
         raise MissingDependencyError(
             f"XGBoost clips the base_score {score}; install xgboost to read this model exactly."
         )
@@ -80,6 +85,10 @@ def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:
         return sign * float(logf(float(argument))) + 0.0, 0.0  # + 0.0: -log(1) would be -0.0
     margin = np.float32(sign * math.log(float(argument)) + 0.0)
     return float(margin), exact.LOGF_ULPS * float(np.spacing(np.abs(margin)))
+
+
+def _is_clipped(link: str, score: float) -> bool:
+    return link == "logit" and not exact.XGBOOST_CLIPPED < score < 1 - exact.XGBOOST_CLIPPED
 
 
 def find_logf() -> Any:

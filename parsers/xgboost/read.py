@@ -23,7 +23,9 @@ from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_inter
 _WRAPPERS = ("XGBClassifier", "XGBRFClassifier", "XGBRegressor", "XGBRFRegressor", "XGBRanker")
 
 
-def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class") -> Model:
+def read_xgboost(
+    model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class", asks_library: bool = True
+) -> Model:
     """Read an XGBoost model exactly.
 
     Parameters
@@ -37,6 +39,8 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
         need one.
     decision : {"class", "value"}
         ``"value"`` reads regressors and rankers without a threshold, as their raw margin.
+    asks_library : bool
+        Whether the installed XGBoost is asked for the intercept, see `read_intercept`.
 
     Returns
     -------
@@ -78,7 +82,7 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
         document = _truncate(document)
     if native is None:
         _refuse_ignored_weights(document)
-    intercept, error = read_intercept(document)
+    intercept, error = read_intercept(document, asks_library=asks_library)
     slack = _inplace_slack(document, intercept)
     document = fold_weights(document)
     trees = document.trees

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,7 @@ TRAITS = Traits(
     title="XGBoost",
     packages=("xgboost", "xgboost-cpu"),
     read=read_xgboost,
+    read_alone=partial(read_xgboost, asks_library=False),
     recognises=_recognises,
     suffixes=(".json", ".ubj"),
     load=_load,

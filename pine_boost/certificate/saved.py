@@ -57,7 +57,14 @@ def read_saved(folder: str | os.PathLike[str]) -> Saved:
 
 
 def read_named(
-    model: Any, stated: Any, role: str, what: str, *, decision: str = "class", trust_pickle: bool = False
+    model: Any,
+    stated: Any,
+    role: str,
+    what: str,
+    *,
+    decision: str = "class",
+    trust_pickle: bool = False,
+    asks_library: bool = True,
 ) -> Model:
     """The original, pruned or compressed model of a saved result, which ``stated`` names by its digest.
 
@@ -67,7 +74,8 @@ def read_named(
     digest = getattr(stated, f"{role}_digest")
     if not isinstance(model, Model):
         thresholds = tuple(stated.thresholds) or None
-        parsed = read_model(model, threshold=thresholds, decision=decision, trust_pickle=trust_pickle, digest=digest)
+        how: dict[str, Any] = {"decision": decision, "trust_pickle": trust_pickle, "asks_library": asks_library}
+        parsed = read_model(model, threshold=thresholds, digest=digest, **how)
     name = model if isinstance(model, (str, os.PathLike)) else f"The {role} model given"
     require(forest_digest(parsed.forest) == digest, f"{name} is not the {role} model that the {what} names.")
     warn_if_untested(parsed.forest.library, stated.versions)

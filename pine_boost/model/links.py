@@ -8,7 +8,6 @@ from __future__ import annotations
 from enum import Enum
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from pine_boost.model.forest import FloatArray, Forest
 
@@ -70,19 +69,17 @@ def probabilities_of(forest: Forest, margins: FloatArray, divisor: float | None 
         What the native library divides a sum by: the number of trees of an average, the weight of
         all votes. None: the number of trees of ``forest``. Boosted models do not divide.
     """
+    from scipy.special import expit, softmax
+
     total, output = forest.n_trees if divisor is None else divisor, output_of(forest)
     if output is Output.VOTES:
         if forest.n_outputs == 1:
             return np.asarray(expit(2 * margins / total))
         others = forest.n_outputs - 1
-        return _softmax((forest.n_outputs * margins / total - 1) / others**2)
+        return np.asarray(softmax((forest.n_outputs * margins / total - 1) / others**2, axis=1))
     if output is Output.MEAN:
         offset = forest.decision.thresholds[0] if forest.decision.thresholds else 0.0
         return np.asarray(margins / total + offset)
     if forest.n_outputs == 1 or output is Output.SEPARATE:
         return np.asarray(expit(forest.slope * margins))
-    return _softmax(forest.slope * margins)
-
-
-def _softmax(scores: FloatArray) -> FloatArray:
-    return np.asarray(softmax(scores, axis=1))
+    return np.asarray(softmax(forest.slope * margins, axis=1))

@@ -28,8 +28,6 @@ from pine_boost.certificate.claims import (
     share_promise,
     short_statistic,
 )
-from pine_boost.compression.fixed_sequence import Target, allowed
-from pine_boost.compression.record import rows_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import path_of
 from pine_boost.folders import write_folder
@@ -37,7 +35,6 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import largest_leaf
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, Model
-from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import model_file, original_bytes, predict_classes
 from pine_boost.options import require_share
 from pine_boost.parsers import pickled, read_model
@@ -48,13 +45,13 @@ from pine_boost.scoring.scorer_folder import (
     MANIFEST,
     REMEDY,
     layer_files,
+    may_be_labels,
     read_layers,
     read_manifest,
     read_named,
     require_trust,
     with_manifest,
 )
-from pine_boost.scoring.scorer_verification import may_be_labels
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
@@ -205,6 +202,8 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
 
 def _require_fresh(result: Any, rows: Any) -> None:
     """Raise on rows that chose the size of a compressed model: they cannot choose its guard as well."""
+    from pine_boost.compression.record import rows_digest
+
     record = getattr(result, "record", None)
     if record is None:
         return
@@ -225,6 +224,8 @@ def own_margins(pruned: Model) -> kernels.Trees:
 
 def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, confidence: float) -> MarginGuard:
     """Choose the margin guard of two models on rows that were used for nothing else."""
+    from pine_boost.native.child_process import try_in_child
+
     try_in_child(original)
     matrix = to_matrix(X_val, schema_of(original.forest), "X_val")
     if len(matrix) == 0:
@@ -251,6 +252,8 @@ def choose_margin(
     InvalidInputError
         With so few rows, not even a model without any difference could pass.
     """
+    from pine_boost.compression.fixed_sequence import Target, allowed
+
     require_share(fidelity, "fidelity")
     require_share(confidence, "confidence")
     fidelity, confidence = float(fidelity), float(confidence)
@@ -299,8 +302,13 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwri
     return write_folder(folder, with_manifest(files, fields, facts, parts.classes), overwrite=overwrite)
 
 
-def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> GuardedParts:
-    """The parts of a guarded model in a folder, each checked against the manifest and the certificate."""
+def read_guarded(
+    folder: str | os.PathLike[str], *, trust_pickle: bool = False, asks_library: bool = True
+) -> GuardedParts:
+    """The parts of a guarded model in a folder, each checked against the manifest and the certificate.
+
+    ``trust_pickle`` and ``asks_library`` are those of `read_model`.
+    """
     folder = path_of(folder)
     manifest = read_manifest(folder)
     files = {name: read_named(folder, name, manifest) for name in manifest["files"] if name != LAYERS}
@@ -317,7 +325,8 @@ def read_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) 
         thresholds=manifest["thresholds"],
         versions={} if certificate is None else certificate.versions,
     )
-    original, pruned = (_model_of(files, role, stated, trust_pickle) for role in ("original", "pruned"))
+    how: dict[str, Any] = {"trust_pickle": trust_pickle, "asks_library": asks_library}
+    original, pruned = (_model_of(files, role, stated, **how) for role in ("original", "pruned"))
     _check_guard(manifest, certificate, region, margin)
     known = may_be_labels(manifest["classes"], original)
     require(known, f"The classes of {MANIFEST} are not those of the original model.")
@@ -345,12 +354,12 @@ def _identity(model: Model) -> tuple[Any, ...]:
     return (forest_digest(forest), forest.decision, repr(forest.missing_value), forest.feature_names)
 
 
-def _model_of(files: Mapping[str, bytes], role: str, stated: Any, trust_pickle: bool) -> Model:
+def _model_of(files: Mapping[str, bytes], role: str, stated: Any, *, trust_pickle: bool, **how: Any) -> Model:
     names = [name for name in files if name.partition(".")[0] == role]
     require(len(names) == 1, f"The folder has {len(names)} files of the {role} model, not 1.")
     if names[0].endswith(".pkl"):
         require_trust(trust_pickle, names[0])
-    return saved.read_named(files[names[0]], stated, role, "manifest", trust_pickle=trust_pickle)
+    return saved.read_named(files[names[0]], stated, role, "manifest", trust_pickle=trust_pickle, **how)
 
 
 def _check_guard(

@@ -13,6 +13,7 @@ import os
 import pickle
 import zipfile
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from pine_boost.scoring.fast_scorer import FastScorer, ProbabilityRule, ScorerPa
 from pine_boost.tables.schema import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
+    from pine_boost.model.forest import Model
     from pine_boost.scoring.guarded import GuardedModel
 
 FORMAT = "pine_boost scorer"
@@ -100,13 +102,15 @@ def load_scorer(
     """
     if "guard" not in read_manifest(folder):
         return FastScorer(read_parts(folder, trust_pickle=trust_pickle)[0], n_jobs)
-    from pine_boost.native.child_process import try_in_child
     from pine_boost.scoring.guarded import GuardedModel
     from pine_boost.scoring.guards import read_guarded
 
-    parts = read_guarded(folder, trust_pickle=trust_pickle)
-    for model in (parts.original, parts.pruned) if backend == "native" else ():
-        try_in_child(model)
+    is_native = backend == "native"
+    parts = read_guarded(folder, trust_pickle=trust_pickle, asks_library=is_native)
+    if is_native:
+        from pine_boost.native.child_process import try_in_child
+
+        try_in_child(parts.original, parts.pruned)
     return GuardedModel(parts, backend=backend, n_jobs=n_jobs)
 
 
@@ -180,6 +184,19 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
     except (OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise MalformedModelError(f"Invalid scorer: {type(error).__name__} {error}. {REMEDY}.") from error
     return parts, manifest
+
+
+def may_be_labels(found: Sequence[Any], parsed: Model) -> bool:
+    """Whether these are the model's labels or, where a file knows only 0, 1, ..., ascending ones of a wrapper."""
+    labels = list(parsed.forest.classes)
+    if list(found) == labels:
+        return True
+    if labels != list(range(len(found))) or hasattr(parsed.native, "classes_"):
+        return False
+    try:
+        return all(a < b for a, b in pairwise(found))
+    except TypeError:  # texts among numbers
+        return False
 
 
 def layer_files(parts: Any) -> dict[str, bytes]:

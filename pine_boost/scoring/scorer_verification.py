@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from pine_boost.proof.exits import faults_of, truncation_faults
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
 from pine_boost.scoring.proved_exits import keep_trees, restrict
-from pine_boost.scoring.scorer_folder import LAYERS, REMEDY, read_parts
+from pine_boost.scoring.scorer_folder import LAYERS, REMEDY, may_be_labels, read_parts
 from pine_boost.tables.native import as_table
 from pine_boost.tables.rows import Rows
 from pine_boost.tables.schema import schema_of
@@ -287,19 +286,6 @@ def _differences(
     for name in ("prepare", "finish"):
         if (getattr(parts, name) is None) != (getattr(outer, name) is None):
             yield f"the steps around the trees ({name}) are not the model's"
-
-
-def may_be_labels(found: Sequence[Any], parsed: Model) -> bool:
-    """Whether these are the model's labels or, where a file knows only 0, 1, ..., ascending ones of a wrapper."""
-    labels = list(parsed.forest.classes)
-    if list(found) == labels:
-        return True
-    if labels != list(range(len(found))) or hasattr(parsed.native, "classes_"):
-        return False
-    try:
-        return all(a < b for a, b in pairwise(found))
-    except TypeError:  # texts among numbers
-        return False
 
 
 def _differing(found: Any, expected: Any) -> list[str]:

@@ -1,6 +1,9 @@
 """A guarded model gives the original's class on every input, whoever evaluates it."""
 
+import json
 import pickle
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from functools import cache
@@ -76,6 +79,28 @@ def test_every_row_gets_the_class_of_the_original(results, name, n_classes, back
     assert (guarded.guarded(X) == inside).all()
     assert counts.n_guarded == inside.sum() + inside[:40].sum()
     assert guarded.claim.startswith("On every input, the guarded model predicts the same class")
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+def test_the_kernel_answers_for_a_folder_without_a_training_library(results, name, tmp_path):
+    model, result = results[name, 2]
+    X = tables(2)[0]
+    GuardedModel(result).save(tmp_path / "region")
+    GuardedModel(result, tables(2)[2], fidelity=0.9).save(tmp_path / "margin")
+    np.save(tmp_path / "rows.npy", X)
+    code = (
+        "import sys, json, numpy, pine_boost;"
+        f"X = numpy.load({str(tmp_path / 'rows.npy')!r});"
+        f"folders = [{str(tmp_path)!r} + '/' + kind for kind in ('region', 'margin')];"
+        "print(json.dumps([pine_boost.load_scorer(folder).predict(X).tolist() for folder in folders]));"
+        "print([m for m in ('scipy', 'ortools', 'sklearn', 'xgboost', 'lightgbm', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    answers, imported = done.stdout.splitlines()
+    by_region, by_margin = json.loads(answers)
+    assert by_region == model.predict(X).tolist()
+    assert np.mean(np.array(by_margin) == by_region) > 0.85
+    assert imported == "[]"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
