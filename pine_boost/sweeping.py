@@ -32,7 +32,6 @@ from pine_boost.search.search_state import SearchState, SearchTask
 from pine_boost.tables.native import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
-COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,17 +72,17 @@ class SweepResult:
         rows = []
         for result in self.results:
             c = result.certificate
-            values = (
-                c.alpha,
-                c.status,
-                c.trees_after,
-                c.leaves_after,
-                result.pruning_rate,
-                c.lower_bound,
-                c.optimal,
-                result.search.seconds,
-            )
-            rows.append(dict(zip(COLUMNS, values, strict=True)))
+            row = {
+                "alpha": c.alpha,
+                "status": c.status,
+                "trees": c.trees_after,
+                "leaves": c.leaves_after,
+                "removed": result.pruning_rate,
+                "lower_bound": c.lower_bound,
+                "optimal": c.optimal,
+                "seconds": result.search.seconds,
+            }
+            rows.append(row)
         return rows
 
     def to_pandas(self) -> Any:
@@ -141,7 +140,8 @@ class SweepResult:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return table_html(COLUMNS, [[_words(value) for value in row.values()] for row in self.table()])
+        rows = self.table()
+        return table_html(list(rows[0]), [[_words(value) for value in row.values()] for row in rows])
 
 
 def sweep(

@@ -61,8 +61,8 @@ def prove_listed(problem: Problem, pruned: PrunedForest, listing: Listing) -> li
     """Check every question on every listed input."""
     started = time.monotonic()
     margins = problem.pruned_margins_int(pruned, listing.leaves)
-    against = _lost_most(problem, pruned, listing.original, margins)
-    return _proofs(problem, METHOD, started, [_row(listing.states, worst) for worst, _ in against])
+    found = _counterexamples(problem, pruned, listing.states, listing.original, margins)
+    return _proofs(problem, METHOD, started, found)
 
 
 def prove_walked(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof]:
@@ -72,22 +72,18 @@ def prove_walked(problem: Problem, pruned: PrunedForest, budget: Budget) -> list
     membership = compile_membership(problem.space, region, region.score)
     original_int = exact.to_units(forest.leaf_vectors(), problem.scale)
     pruned_int = spread(forest, pruned.value_int)
-    states: list[States | None] = [None] * len(problem.questions)
-    most = [0] * len(problem.questions)
+    found: list[States | None] = [None] * len(problem.questions)
     for rows in _permitted(problem):
         if budget.is_over:
             return [Proof(q, WALKED, Answer.UNKNOWN, 0.0) for q in problem.questions]
         X = problem.space.representative(rows)
         inside = np.flatnonzero(membership.contains(X))
         nodes = find_leaves(forest, X[inside])
-        margins = (
-            leaf_sums(original_int, nodes) + problem.intercept_int,
-            leaf_sums(pruned_int, nodes[:, pruned.kept]) + pruned.intercept_int,
-        )
-        for index, (worst, short) in enumerate(_lost_most(problem, pruned, *margins)):
-            if short > most[index]:
-                most[index], states[index] = short, _row(rows[inside], worst)
-    return _proofs(problem, WALKED, started, states)
+        original = leaf_sums(original_int, nodes) + problem.intercept_int
+        margins = leaf_sums(pruned_int, nodes[:, pruned.kept]) + pruned.intercept_int
+        fresh = _counterexamples(problem, pruned, rows[inside], original, margins)
+        found = [new if old is None else old for old, new in zip(found, fresh, strict=True)]
+    return _proofs(problem, WALKED, started, found)
 
 
 def is_listable(region: RegionTables) -> bool:
@@ -111,19 +107,16 @@ def _permitted(problem: Problem) -> Iterator[States]:
         yield rows
 
 
-def _lost_most(problem: Problem, pruned: PrunedForest, original: IntArray, margins: IntArray) -> list[tuple[int, int]]:
-    """Per question the row that falls short most, and by how much; (-1, 0) if none does."""
-    if len(original) == 0:
-        return [(-1, 0)] * len(problem.questions)
+def _counterexamples(
+    problem: Problem, pruned: PrunedForest, states: States, original: IntArray, margins: IntArray
+) -> list[States | None]:
+    """Per question the row that falls short most; None if none does."""
+    if len(states) == 0:
+        return [None] * len(problem.questions)
     short = problem.needed_sides(pruned.grid) - problem.sides(margins)
     short = np.where(problem.decided(original), short, 0)
-    worst = short.argmax(axis=0)
-    most = short[worst, np.arange(short.shape[1])]
-    return [(int(row), int(by)) if by > 0 else (-1, 0) for row, by in zip(worst, most, strict=True)]
-
-
-def _row(states: States, worst: int) -> States | None:
-    return None if worst < 0 else states[worst]
+    worst = enumerate(short.argmax(axis=0))
+    return [states[row] if short[row, question] > 0 else None for question, row in worst]
 
 
 def _proofs(problem: Problem, method: str, started: float, found: list[States | None]) -> list[Proof]:

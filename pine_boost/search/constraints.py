@@ -24,7 +24,6 @@ from pine_boost.search.lp_columns import Columns
 _MOST_AT_ONCE = 20_000  # fit rows that become constraints at once; others join when a model misclassifies them
 MOST_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once
 _MOST_PER_ROUND = 500
-_KEY_BITS = 62  # of an integer that identifies a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,21 +55,10 @@ def distinct_rows(problem: Problem, states: States) -> States:
 
 def _distinct(problem: Problem, states: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """First position and number of every distinct row."""
-    keys = _keys(problem, states)
-    first, inverse = unique_rows(keys)
-    return first, np.bincount(inverse)
-
-
-def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """One integer per row if all rows can be numbered, in the order of the rows; else the rows."""
     n_states = problem.space.n_states
-    used = np.flatnonzero(n_states > 1)
-    if sum(np.log2(n_states[used])) < _KEY_BITS:
-        key = np.zeros(len(states), dtype=np.int64)
-        for feature in used:
-            key = key * int(n_states[feature]) + states[:, feature]
-        return key[:, None]
-    return states[:, used].astype(np.min_scalar_type(int(n_states.max())))
+    used = (n_states > 1) | (n_states == n_states.max())  # one column at least
+    first, inverse = unique_rows(states[:, used].astype(np.min_scalar_type(int(n_states.max()))))
+    return first, np.bincount(inverse)
 
 
 class Constraints:

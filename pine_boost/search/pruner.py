@@ -122,7 +122,10 @@ class Pruner:
             open_units = np.flatnonzero(support & ~needed)
             if len(open_units) == 0:
                 return weights
-            unit = self._next_unit(weights, open_units, random)
+            weight = self._unit_weight(weights)[open_units]
+            if random is not None:
+                weight = weight * random.uniform(0.2, 1.8, len(weight))
+            unit = int(open_units[np.argmin(weight)])
             trial = support.copy()
             trial[unit] = False
             result = None if self.misses_a_cut(trial) else self.solve(trial, records=records)
@@ -130,12 +133,6 @@ class Pruner:
                 needed[unit] = True
             else:
                 weights, support = result, trial & self.support_of(result)
-
-    def _next_unit(self, weights: Weights, units: IntArray, random: np.random.Generator | None) -> int:
-        weight = self._unit_weight(weights)[units]
-        if random is not None:
-            weight = weight * random.uniform(0.2, 1.8, len(weight))
-        return int(units[np.argmin(weight)])
 
     def light_first(self, support: Support, units: IntArray) -> IntArray:
         """Units in ascending order of their weight on a support."""
