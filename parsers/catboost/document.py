@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,7 +167,7 @@ def _numbers(length: int | None = None) -> f.Reader:
 
 def _read(data: dict[str, Any]) -> CatboostDocument:
     if data.get("ctr_data"):
-        raise _no_ctr()
+        raise _no_ctr(data.get("features_info"))
     table = {"features_info": f.anything, "model_info": f.mapping(f.anything), "scale_and_bias": f.anything}
     parts = f.read(data, table, optional=dict.fromkeys(("oblivious_trees", "trees", "ctr_data"), f.anything))
     symmetric = "oblivious_trees" in parts
@@ -190,25 +192,40 @@ def _read(data: dict[str, Any]) -> CatboostDocument:
     )
 
 
-def _no_ctr() -> UnsupportedModelError:
+def _no_ctr(section: Any) -> UnsupportedModelError:
+    names: list[Any] = []
+    with suppress(LookupError, TypeError, AttributeError):  # for the message only
+        used = {element.get("cat_feature_index") for ctr in section["ctrs"] for element in ctr["elements"]}
+        features = [section["categorical_features"][index] for index in sorted(used - {None})]
+        names = [feature["feature_id"] or feature["flat_feature_index"] for feature in features]
     return UnsupportedModelError(
-        "This CatBoost model has target statistics (CTR) of categorical features, which are not supported; retrain "
-        "with one_hot_max_size at least as large as the number of categories of every feature, or encode them as "
-        "numbers."
+        f"This CatBoost model has target statistics (CTR) of categorical features{_listed(names)}, which are not "
+        "supported; retrain with one_hot_max_size at least as large as the number of categories of every feature, or "
+        "encode them as numbers."
     )
+
+
+def no_features_of(kind: str, names: Sequence[Any]) -> UnsupportedModelError:
+    """Return the error for a model with text or embedding features, which have these names."""
+    return UnsupportedModelError(
+        f"This CatBoost model has {kind} features{_listed(names)}, which are not supported; retrain without them, on "
+        "numbers and categories with one_hot_max_size at least as large as the number of categories of every feature."
+    )
+
+
+def _listed(names: Sequence[Any]) -> str:
+    shown = ", ".join(repr(name)[:60] for name in names[:8])
+    return f" ({shown}{', ...' if len(names) > 8 else ''})" if names else ""
 
 
 def _read_features(section: Any) -> tuple[Feature, ...]:
     kinds = ("categorical_features", "ctrs", "text_features", "embedding_features")
     found = f.read(section, {}, "features_info", optional=dict.fromkeys(("float_features", *kinds), f.anything))
     if found.get("ctrs"):
-        raise _no_ctr()
+        raise _no_ctr(section)
     for kind in ("text", "embedding"):
         if found.get(f"{kind}_features"):
-            raise UnsupportedModelError(
-                f"This CatBoost model has {kind} features, which are not supported; retrain on numbers and categories "
-                "with one_hot_max_size."
-            )
+            raise no_features_of(kind, ())
     features: dict[int, Feature] = {}
     whole = f.integer(0, 2**31 - 1)
     common = {"feature_id": f.text(), "feature_index": whole, "flat_feature_index": whole}

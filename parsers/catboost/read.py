@@ -17,7 +17,7 @@ from pine_boost.files import MODEL_LIMIT, read_limited
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison
-from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, read_document
+from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, no_features_of, read_document
 from pine_boost.parsers.decisions import class_labels, find_decision, logit_cut
 from pine_boost.parsers.traits import SAVED_KIND, class_of
 
@@ -88,6 +88,9 @@ def read_catboost(
 
 def native_json(model: Any) -> bytes:
     """Return the JSON that CatBoost writes of a live model; its texts are exact, but its own parser rounds them."""
+    for kind in ("text", "embedding"):
+        if indices := getattr(model, f"get_{kind}_feature_indices")():
+            raise no_features_of(kind, [model.feature_names_[index] for index in indices])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.json")
         try:

@@ -116,6 +116,22 @@ def _with_categories(**options):
     return catboost.CatBoostClassifier(iterations=12, cat_features=[1], **CATBOOST_QUIET, **options).fit(table, y)
 
 
+@pytest.mark.parametrize("kind", ["cat", "text", "embedding"])
+def test_the_features_that_are_not_supported_are_named(kind):
+    import pandas as pd
+
+    X, y = make_table(2, missing=False)
+    values = {
+        "cat": X[:, 1].astype(int),
+        "text": np.where(y, "a fine day", "much rain"),
+        "embedding": list(X[:, :3].astype(float)),
+    }
+    table = pd.DataFrame({"v": X[:, 0], "town": pd.Series(values[kind]), "w": X[:, 2]})
+    native = catboost.CatBoostClassifier(iterations=4, **{f"{kind}_features": ["town"]}, **CATBOOST_QUIET)
+    with pytest.raises(UnsupportedModelError, match=r"\('town'\), which are not supported; retrain .*one_hot_max_size"):
+        read_model(native.fit(table, y))
+
+
 def test_what_is_not_supported_is_refused_by_name():
     X, y = make_table(2, missing=False)
     with pytest.raises(UnsupportedModelError, match=r"target statistics \(CTR\).*one_hot_max_size"):
