@@ -7,7 +7,7 @@ import ctypes.util
 import json
 import math
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ _INVERSE = {Output.SIGMOID: "logit", Output.EXPONENTIAL: "log"}
 LINKS = {name: _INVERSE.get(OUTPUTS.get(name, Output.VALUE), "identity") for name in _OBJECTIVES}
 # The base_score whose margin is 0, exactly: -logf(1 / 0.5 - 1) = 0, logf(1) = 0
 NEUTRAL_SCORE = {"logit": 0.5, "log": 1.0, "identity": 0.0}
+_GLIBC = "libm.so.6"
 
 
 def read_intercept(document: XGBoostDocument, *, asks_library: bool = True) -> tuple[np.ndarray[Any, Any], float]:
@@ -48,10 +49,10 @@ def read_intercept(document: XGBoostDocument, *, asks_library: bool = True) -> t
     score = document.base_score[0]
     if (link == "logit" and not 0 <= score <= 1) or (link == "log" and score <= 0):
         raise fault("base_score", f"is {score}, impossible for {document.objective_name}")
-    logf, measured = find_logf(), None
-    if asks_library or logf is None or _is_clipped(link, score):
+    measured = None
+    if asks_library or _is_clipped(link, score) or find_logf() is None:
         measured = _measure(json.dumps(document.objective, sort_keys=True), score)
-    margin, error = measured if measured is not None else compute_margin(link, score, logf)
+    margin, error = measured if measured is not None else compute_margin(link, score, find_logf())
     return np.array([margin], dtype=np.float64), error
 
 
@@ -91,10 +92,15 @@ def _is_clipped(link: str, score: float) -> bool:
     return link == "logit" and not exact.XGBOOST_CLIPPED < score < 1 - exact.XGBOOST_CLIPPED
 
 
+@cache
 def find_logf() -> Any:
     """Return the float32 logarithm of the C library, None if there is none."""
     try:
-        logf = ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6").logf
+        try:
+            library = ctypes.CDLL(_GLIBC)
+        except OSError:  # find_library starts a compiler to ask it
+            library = ctypes.CDLL(ctypes.util.find_library("m") or _GLIBC)
+        logf = library.logf
     except (OSError, AttributeError):
         return None
     logf.argtypes, logf.restype = [ctypes.c_float], ctypes.c_float
