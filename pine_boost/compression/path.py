@@ -184,7 +184,7 @@ def find_path(task: Task, allowed_share: float, budget: Budget) -> tuple[list[Ca
             add(shape, "slices")
             budget.check()
         equations = build_equations(goal, task.sample.fitted)
-        for shape in walk(goal, task.cost, task.original, equations, Pace(budget)):
+        for shape in walk(task, equations, Pace(budget)):
             if add(shape, "path") > _HOPELESS * max(allowed_share, 1e-3):
                 break
             budget.check()
@@ -221,24 +221,18 @@ class Pace:
         return int(max(1, min(np.ceil(n_left / possible), n_left // 2)))
 
 
-def walk(
-    goal: Goal,
-    cost: Cost,
-    start: Shape,
-    equations: Equations,
-    pace: Pace | None = None,
-    sizes: Sequence[int] | None = None,
-) -> Iterator[Shape]:
+def walk(task: Task, equations: Equations, pace: Pace, sizes: Sequence[int] | None = None) -> Iterator[Shape]:
     """Yield smaller and smaller shapes, each collapsed from the last and refitted.
 
     ``sizes`` are the costs to stop at, by default those of `step_sizes`.
     """
-    shape, sums = start, equations.distance
-    near = _nearness(equations)
-    sizes, position = step_sizes(cost.of(start)) if sizes is None else sizes, 0
+    goal, cost, shape, sums = task.goal, task.cost, task.original, equations.distance
+    scale = max(float(np.quantile(np.abs(sums), 0.2)), 1e-300)
+    near = equations.weight / (1.0 + (sums / scale) ** 2)  # before errors are known
+    sizes, position = step_sizes(cost.of(shape)) if sizes is None else sizes, 0
     while position < len(sizes):
         size = sizes[position]
-        position += 1 if pace is None else pace.sizes_on(len(sizes) - position)
+        position += pace.sizes_on(len(sizes) - position)
         intervals = _intervals(goal, equations, sums, near)
         leaf_weight = equations.leaf_weight(intervals.weight, len(shape.owner))
         smaller = collapse(goal.forest, cost, shape, leaf_weight, size)
@@ -259,12 +253,6 @@ def slices(forest: Forest, subtrees: Subtrees, n_slices: int) -> Iterator[Shape]
     counts = np.unique(np.rint(np.linspace(1, n_rounds - 1, n_slices)).astype(int))
     for count in counts[::-1] if n_rounds > 1 else ():
         yield slice_shape(forest, subtrees, int(count))
-
-
-def _nearness(equations: Equations) -> FloatArray:
-    """Weights that fall with the distance, before errors are known."""
-    scale = max(float(np.quantile(np.abs(equations.distance), 0.2)), 1e-300)
-    return np.asarray(equations.weight / (1.0 + (equations.distance / scale) ** 2))
 
 
 def _intervals(goal: Goal, equations: Equations, sums: FloatArray, near: FloatArray) -> Intervals:

@@ -79,28 +79,17 @@ def draw_states(fit: AnyRows, space: StateSpace, n_most: int, random: np.random.
 
 
 def draw_rows(
-    goal: Goal,
-    space: StateSpace,
-    trees: StateTrees,
-    original: Shape,
-    fit: AnyRows,
-    seed: int,
-    budget: Budget,
-    n_points: int | None = None,
+    goal: Goal, space: StateSpace, trees: StateTrees, original: Shape, fit: AnyRows, seed: int, budget: Budget
 ) -> Sample:
-    """Fit rows and synthetic rows; the latter are drawn until enough near ones are found.
-
-    ``n_points`` rows are fitted; as many as are worth their time without it.
-    """
+    """Fit rows and synthetic rows; the latter are drawn until enough near ones are found."""
     random = np.random.default_rng([seed, 1])
-    if n_points is None:
-        n_points = int(np.clip(_MOST_CELLS // trees.n_trees, _FEWEST_POINTS, _MOST_POINTS))
-        if budget.is_limited:  # as many as can be drawn in a part of the time, a few in any case
-            probed = draw_states(fit, space, _PROBED, np.random.default_rng([seed, 3]))
-            started = time.monotonic()
-            trees.leaves(probed)
-            seconds = max((time.monotonic() - started) / len(probed), 1e-9)
-            n_points = min(n_points, int(max(_DRAWING * budget.remaining / seconds / _DRAWN, _FEWEST_IN_TIME)))
+    n_points = int(np.clip(_MOST_CELLS // trees.n_trees, _FEWEST_POINTS, _MOST_POINTS))
+    if budget.is_limited:  # as many as can be drawn in a part of the time, a few in any case
+        probed = draw_states(fit, space, _PROBED, np.random.default_rng([seed, 3]))
+        started = time.monotonic()
+        trees.leaves(probed)
+        seconds = max((time.monotonic() - started) / len(probed), 1e-9)
+        n_points = min(n_points, int(max(_DRAWING * budget.remaining / seconds / _DRAWN, _FEWEST_IN_TIME)))
     base = draw_states(fit, space, 4 * n_points, random)
     leaves = trees.leaves(base)
     values = margins(original, goal.forest, leaves)

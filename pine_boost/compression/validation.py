@@ -68,7 +68,7 @@ class Estimated(Protocol):
 AnyEstimated = TypeVar("AnyEstimated", bound=Estimated)
 
 
-def choose(found: Sequence[AnyEstimated], allowed_share: float, levels: FloatArray = _LEVELS) -> list[AnyEstimated]:
+def choose(found: Sequence[AnyEstimated], allowed_share: float) -> list[AnyEstimated]:
     """For every level of the estimate the smallest shape below it, largest shapes first.
 
     Spacing by the estimate and not by size skips stretches where a smaller shape is as good: every further candidate is
@@ -78,7 +78,7 @@ def choose(found: Sequence[AnyEstimated], allowed_share: float, levels: FloatArr
         return []
     best = undominated(found)
     estimates = [candidate.estimate for candidate in best]
-    n_below = np.searchsorted(estimates, levels * allowed_share, side="right")
+    n_below = np.searchsorted(estimates, _LEVELS * allowed_share, side="right")
     chosen = [best[i] for i in np.unique(n_below[n_below > 0]) - 1]
     # the safest first, however good the estimates are: of several, the largest
     safest = min(found, key=lambda candidate: (candidate.estimate, -candidate.cost))

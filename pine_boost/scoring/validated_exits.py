@@ -142,7 +142,7 @@ def build_stages(task: Task, budget: Budget) -> Stages:
         budget.check()
         equations = build_equations(task.goal, task.sample.fitted)
         steps = sizes[(sizes >= 1) & (sizes < n_trees)].tolist()
-        for shape in walk(task.goal, cost, task.original, equations, Pace(budget), steps):
+        for shape in walk(replace(task, cost=cost), equations, Pace(budget), steps):
             found[int(cost.of(shape))] = shape
             rows = len(task.sample.fitted.weight)
             budget.report_progress(Step(len(found), "stages", n_trees, rows, budget.elapsed, tried=int(cost.of(shape))))

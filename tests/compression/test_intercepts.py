@@ -8,13 +8,8 @@ from sklearn import ensemble
 
 from pine_boost.budget import Budget
 from pine_boost.compression.fit import best_shift, build_equations
-from pine_boost.compression.goal import Goal
-from pine_boost.compression.path import build_cost, walk
-from pine_boost.compression.path_rows import draw_rows
-from pine_boost.compression.shape import margins, original_shape
-from pine_boost.model.routing import route
-from pine_boost.model.states import build_space
-from pine_boost.model.trimming import forest_subtrees
+from pine_boost.compression.path import Pace, set_up, walk
+from pine_boost.compression.shape import margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows
 
@@ -59,22 +54,17 @@ def test_a_few_rows_move_nothing():
     ("name", "size"),
     [("HistGradientBoostingClassifier", {"max_iter": 40}), ("RandomForestClassifier", {"n_estimators": 40})],
 )
-def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name, size):
+def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name, size, monkeypatch):
     """A few categories and hundreds of equal rows, as in COMPAS: no shape of the path gives up
     more rows, beyond chance, than another intercept would."""
     random = np.random.default_rng(1)
     X = random.integers(0, 3, (1500, 6)).astype(float)
     y = random.random(1500) < 1 / (1 + np.exp(1.5 - X[:, 0] - 0.6 * X[:, 1] + 0.4 * X[:, 2]))
     native = getattr(ensemble, name)(random_state=0, **size).fit(X, y)
-    forest = read_model(native).forest
-    goal = Goal(forest)
-    space = build_space(forest)
-    trees = route(forest, space)
-    subtrees = forest_subtrees(forest)
-    original, fit = original_shape(forest, subtrees), MemoryRows(X)
-    points = draw_rows(goal, space, trees, original, fit, 0, Budget.of(), n_points=1000).fitted
+    monkeypatch.setattr("pine_boost.compression.path_rows._MOST_POINTS", 1000)
+    task = set_up(read_model(native), "leaves", MemoryRows(X), 0, Budget.of())
+    points, goal = task.sample.fitted, task.goal
     sign = np.where(_difference(points.margins, goal) > 0, 1.0, -1.0)
-    cost = build_cost("leaves", forest, subtrees, points.leaves)
-    for shape in walk(goal, cost, original, build_equations(goal, points)):
-        sums = sign * _difference(margins(shape, forest, points.leaves), goal)
+    for shape in walk(task, build_equations(goal, points), Pace(Budget.of())):
+        sums = sign * _difference(margins(shape, goal.forest, points.leaves), goal)
         assert best_shift(sums, sign, points.weight) == 0.0

@@ -9,7 +9,7 @@ from sklearn import ensemble
 from pine_boost.budget import Budget
 from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.path import Pace, build_cost, collapse, slices, step_sizes, walk
+from pine_boost.compression.path import Pace, build_cost, collapse, set_up, slices, step_sizes, walk
 from pine_boost.compression.path_rows import Points, Sources, draw_between, draw_rows
 from pine_boost.compression.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
@@ -44,6 +44,11 @@ def case(request):
     return model, X, space, trees, forest_subtrees(model.forest)
 
 
+@pytest.fixture
+def thousand_points(monkeypatch):
+    monkeypatch.setattr("pine_boost.compression.path_rows._MOST_POINTS", 1000)
+
+
 def test_margins_of_the_original_shape_are_the_native_ones(case):
     model, X, space, trees, subtrees = case
     leaves = trees.leaves(space.states(X))
@@ -51,15 +56,13 @@ def test_margins_of_the_original_shape_are_the_native_ones(case):
     np.testing.assert_allclose(found, predict_margins(model, X)[0], atol=1e-5)
 
 
-def test_exported_path_has_the_leaves_and_margins_of_its_shape(case):
+def test_exported_path_has_the_leaves_and_margins_of_its_shape(case, thousand_points):
     model, X, space, trees, subtrees = case
-    goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
-    states, fit = space.states(X), MemoryRows(X.astype(np.float64))
-    rows = draw_rows(goal, space, trees, original, fit, 0, Budget.of(), n_points=1000)
-    equations = build_equations(goal, rows.fitted)
-    leaves, sizes = trees.leaves(states), []
-    cost = build_cost("leaves", model.forest, subtrees, leaves)
-    for number, shape in enumerate(walk(goal, cost, original, equations)):
+    task = set_up(model, "leaves", MemoryRows(X.astype(np.float64)), 0, Budget.of())
+    assert len(task.sample.fitted.weight) <= 1000
+    equations = build_equations(task.goal, task.sample.fitted)
+    leaves, sizes = trees.leaves(space.states(X)), []
+    for number, shape in enumerate(walk(task, equations, Pace(Budget.of()))):
         sizes.append(shape.n_leaves)
         assert np.all(shape.value[shape.owner == GONE] == 0)
         if number % 12:
