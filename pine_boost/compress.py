@@ -15,7 +15,7 @@ from pine_boost.compression.fixed_sequence import Target
 from pine_boost.compression.goal import ERROR, default_tolerance, read_loss
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import read_for_compression, read_tables
-from pine_boost.compression.validation import Validated, choose, validate
+from pine_boost.compression.validation import choose, validate
 from pine_boost.errors import InvalidInputError
 from pine_boost.options import CompressOptions, given
 from pine_boost.parsers import open_pickle
@@ -187,13 +187,8 @@ def compress_booster(
         budget = budget.after_ctrl_c() if stopped is StopReason.INTERRUPTED else budget
         # test
         say(report_progress, "testing the candidates on X_val")
-        chain = choose(found, target.aim())
-
-        def test(left: Budget) -> Validated:
-            part = left.until(SHARES["compression test"])
-            return validate(task, chain, tables, target, losses, part, left)
-
-        validated, budget = until_ctrl_c(test, budget)
+        chain, share = choose(found, target.aim()), SHARES["compression test"]
+        validated, budget = until_ctrl_c(partial(validate, task, chain, tables, target, losses, share), budget)
         stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
         stopped = StopReason.INTERRUPTED if budget.is_interrupted else stopped
         # record

@@ -361,7 +361,7 @@ def _compressed(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
                 continue
             target = Target(n_look, _CONFIDENCE, fidelity)
             own = left.until(1 / (len(FIDELITIES) - n_before))
-            found = validate(task, choose(path, target.aim()), tables, target, None, own, own).written
+            found = validate(task, choose(path, target.aim()), tables, target, None, 1.0, own).written
             tested.append(line if found is None else line.with_model(found.model, asked.rows))
         return tested
 

@@ -173,12 +173,9 @@ def draw_between(sources: Sources, random: np.random.Generator, n_rows: int) -> 
     base = random.integers(0, len(sources.states), n_rows)
     first, second = sources.states[base], sources.states[_similar(sources, base, random)]
     share = random.random(first.shape)
-    row, column = np.nonzero(first != second)  # most cells of encoded categories are equal
-    share, one, other = share[row, column], first[row, column], second[row, column]
-    between = np.rint(one + share * (other - one)).astype(np.int32)
-    is_ordered = np.maximum(one, other) < sources.n_intervals[column]
-    first[row, column] = np.where(is_ordered, between, np.where(share < 0.5, one, other))
-    return first
+    between = np.rint(first + share * (second - first)).astype(np.int32)
+    is_ordered = np.maximum(first, second) < sources.n_intervals
+    return np.where(is_ordered, between, np.where(share < 0.5, first, second))
 
 
 def _similar(sources: Sources, base: IntArray, random: np.random.Generator) -> IntArray:

@@ -178,15 +178,17 @@ def validate(
     tables: Tables,
     target: Target,
     loss: Loss | None,
-    budget: Budget,
+    share: float,
     deadline: Budget,
 ) -> Validated:
     """Test the chain natively; the smallest candidate that passed is taken.
 
-    As many sizes are tested as time allows, none if X_val cannot be predicted before ``deadline``. Ending a sequence
-    early, for lack of time or because a candidate is refused, accepts less: what passed before stays valid.
+    As many sizes are tested as fit into this share of a limited time, none if X_val cannot be predicted before the
+    ``deadline``. Ending a sequence early, for lack of time or because a candidate is refused, accepts less: what passed
+    before stays valid.
     """
-    goal, watch, n_rows = task.goal, budget.share(1.0), tables.val.n_rows
+    budget, goal, n_rows = deadline.until(share), task.goal, tables.val.n_rows
+    watch = budget.share(1.0)
     changed = np.zeros(n_rows, dtype=bool)
     try:
         before = goal.native_answers(task.parsed, tables.X_val, deadline.check)
