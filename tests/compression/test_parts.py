@@ -8,9 +8,8 @@ from sklearn import ensemble
 
 from pine_boost.budget import Budget
 from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
-from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import Pace, build_cost, collapse, set_up, slices, step_sizes, walk
-from pine_boost.compression.path_rows import Points, Sources, draw_between, draw_rows
+from pine_boost.compression.path_rows import Points, Sources, draw_between
 from pine_boost.compression.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
 from pine_boost.kernels.leaf_tables import SignedMatrix
@@ -38,36 +37,29 @@ def _models():
 @pytest.fixture(scope="module", params=list(_models()))
 def case(request):
     native, X = _models()[request.param]
-    model = read_model(native)
-    space = build_space(model.forest)
-    trees = route(model.forest, space)
-    return model, X, space, trees, forest_subtrees(model.forest)
-
-
-@pytest.fixture
-def thousand_points(monkeypatch):
-    monkeypatch.setattr("pine_boost.compression.path_rows._MOST_POINTS", 1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pine_boost.compression.path_rows._MOST_POINTS", 1000)
+        task = set_up(read_model(native), "leaves", MemoryRows(X.astype(np.float64)), 0, Budget.of())
+    return task, X, task.trees.leaves(task.space.states(X))
 
 
 def test_margins_of_the_original_shape_are_the_native_ones(case):
-    model, X, space, trees, subtrees = case
-    leaves = trees.leaves(space.states(X))
-    found = margins(original_shape(model.forest, subtrees), model.forest, leaves)
-    np.testing.assert_allclose(found, predict_margins(model, X)[0], atol=1e-5)
+    task, X, leaves = case
+    found = margins(task.original, task.goal.forest, leaves)
+    np.testing.assert_allclose(found, predict_margins(task.parsed, X)[0], atol=1e-5)
 
 
-def test_exported_path_has_the_leaves_and_margins_of_its_shape(case, thousand_points):
-    model, X, space, trees, subtrees = case
-    task = set_up(model, "leaves", MemoryRows(X.astype(np.float64)), 0, Budget.of())
+def test_exported_path_has_the_leaves_and_margins_of_its_shape(case):
+    task, X, leaves = case
     assert len(task.sample.fitted.weight) <= 1000
     equations = build_equations(task.goal, task.sample.fitted)
-    leaves, sizes = trees.leaves(space.states(X)), []
+    model, sizes = task.parsed, []
     for number, shape in enumerate(walk(task, equations, Pace(Budget.of()))):
         sizes.append(shape.n_leaves)
         assert np.all(shape.value[shape.owner == GONE] == 0)
         if number % 12:
             continue
-        pruned = to_pruned(model.forest, subtrees, shape)
+        pruned = to_pruned(model.forest, task.subtrees, shape)
         smaller = read_model(export(model, pruned))
         kept = predict_margins(smaller, X)[0]
         scale = 1.0 if model.forest.free_intercept else len(pruned.kept) / model.forest.n_trees
@@ -100,13 +92,12 @@ def test_a_path_takes_larger_steps_where_time_is_short(monkeypatch):
 
 
 def test_fewer_rows_are_drawn_where_time_is_short(case):
-    model, X, space, trees, subtrees = case
-    goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
-    fit = MemoryRows(X.astype(np.float64))
-    few = draw_rows(goal, space, trees, original, fit, 0, Budget.of(1e-4))
-    many = draw_rows(goal, space, trees, original, fit, 0, Budget.of(3600.0))
+    task, X, _ = case
+    few, many, unlimited = (
+        set_up(task.parsed, "leaves", MemoryRows(X.astype(np.float64)), 0, Budget.of(limit)).sample
+        for limit in (1e-4, 3600.0, None)
+    )
     assert 0 < len(few.holdout_points.weight) <= 1000 < len(many.holdout_points.weight)
-    unlimited = draw_rows(goal, space, trees, original, fit, 0, Budget.of())
     assert np.array_equal(many.fitted.leaves, unlimited.fitted.leaves)
 
 
@@ -116,10 +107,9 @@ def _intercepts(equations, shape):
 
 
 def test_equations_are_distances_to_the_decision(case):
-    model, X, space, trees, subtrees = case
-    goal, original = Goal(model.forest), original_shape(model.forest, subtrees)
-    leaves = trees.leaves(space.states(X))
-    values = margins(original, model.forest, leaves)
+    task, X, leaves = case
+    goal, original = task.goal, task.original
+    values = margins(original, goal.forest, leaves)
     equations = build_equations(goal, Points(leaves, values, np.ones(len(X))))
     np.testing.assert_allclose(equations.sums(original), equations.distance, atol=1e-9)
     assert np.all(equations.distance >= 0)
