@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pine_boost import json_fields as f
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import XGBOOST_MAX_CATEGORY
-from pine_boost.model.forest import BoolArray, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, IntArray
 from pine_boost.model.trimming import node_levels
 from pine_boost.parsers.nodes import Nodes, constant_trees
 
@@ -105,15 +105,19 @@ def _read_tree(item: Any, index: int, n_features: int, typed: bool) -> dict[str,
 
 
 def _refuse_midpoints(given: list[float], narrow: Float32Array, where: str) -> None:
-    # XGBoost's own parser rounds exact float32 midpoints up or down, not to even; files that XGBoost
-    # wrote contain float32 numbers only
-    wide = np.array(given, dtype=np.float64)
-    inexact = np.flatnonzero(np.isfinite(narrow) & (narrow != wide))
-    value, near = wide[inexact], narrow[inexact]
+    is_number = np.isfinite(narrow)
+    are_clear = rounds_clearly(np.array(given, dtype=np.float64)[is_number], narrow[is_number])
+    f.require(bool(np.all(are_clear)), f"{where!r} holds a number exactly between two float32 numbers")
+
+
+def rounds_clearly(wide: FloatArray, narrow: Float32Array) -> BoolArray:
+    """Return which numbers are nearer to their float32 than to any other, not exactly between two.
+
+    XGBoost's own parser rounds midpoints up or down, not to even; files that it wrote contain float32 numbers only.
+    """
     with np.errstate(over="ignore"):
-        other = np.nextafter(near, np.where(value > near, np.inf, -np.inf).astype(np.float32))
-    is_between = bool(np.any(value - near == other.astype(np.float64) - value))
-    f.require(not is_between, f"{where!r} holds a number exactly between two float32 numbers")
+        beyond = np.nextafter(narrow, np.where(wide > narrow, np.inf, -np.inf).astype(np.float32))
+    return np.abs(wide - narrow) < np.abs(beyond.astype(np.float64) - wide)
 
 
 def _check_children(node: dict[str, Any], start: IntArray, size: IntArray, offset: IntArray) -> None:

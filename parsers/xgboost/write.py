@@ -14,7 +14,7 @@ import numpy as np
 from pine_boost.errors import InvalidInputError
 from pine_boost.parsers.nodes import Nodes
 from pine_boost.parsers.xgboost.document import XGBoostDocument
-from pine_boost.parsers.xgboost.trees import RECORD, ROOT_PARENT
+from pine_boost.parsers.xgboost.trees import RECORD, ROOT_PARENT, rounds_clearly
 from pine_boost.parsers.xgboost.ubjson import write_ubjson
 
 # The value that 3.x writes at categorical nodes (2.x: NaN, which is not JSON); it is never read
@@ -44,10 +44,7 @@ def _shortest(values: Any) -> list[float]:
     float32 numbers, which XGBoost's parser does not round to even; such a number keeps all its digits.
     """
     short = np.array([float(text) for text in values.astype("U32").tolist()])  # numpy's own texts swallow Ctrl-C
-    with np.errstate(over="ignore"):
-        beyond = np.nextafter(values, np.where(short > values, np.inf, -np.inf).astype(np.float32))
-    nearer = np.abs(short - values) < np.abs(beyond.astype(np.float64) - short)
-    return np.where(nearer, short, values.astype(np.float64)).tolist()  # type: ignore[no-any-return]
+    return np.where(rounds_clearly(short, values), short, values.astype(np.float64)).tolist()  # type: ignore[no-any-return]
 
 
 def _score_text(scores: tuple[float, ...]) -> str:
