@@ -221,7 +221,11 @@ def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Ite
     if status in (VALIDATED, MEASURED):
         overlap = manifest["facts"]["validation"]["overlap"]
         yield f"that X_val had not been seen before ({overlap:.2%} of its rows in X_fit)"
-        yield "that the levels and their order were fixed before X_val was seen"
+        tested = "trees, their order" if _is_smaller(manifest) else "order of the trees, values of the stages"
+        yield (
+            f"that what was tested ({tested}, exits, the levels and their order) was fixed before X_val was seen: "
+            "changes since, with the digests made again, are noticed only if they change the count"
+        )
         yield "that future inputs come from the same source"
     if status == NOT_VALIDATED:
         yield "that nothing smaller passed on the validation rows"

@@ -208,13 +208,29 @@ def test_a_planted_change_is_noticed(boosted, tmp_path, changed):
     assert verdict.summary().startswith("The record is wrong: ")
 
 
+def test_what_no_row_can_show_is_listed_as_taken_on_trust(boosted, tmp_path):
+    """Whatever was fixed before X_val was seen carries the statement; that it was, only the digests hold."""
+    model, X_fit, X_val, _ = boosted
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
+    plan = result.scorer.parts.plan
+    finer = replace(plan, value=np.nextafter(plan.value, 0.0), low=np.nextafter(plan.low, -np.inf))
+    parts = replace(result.scorer.parts, plan=finer)
+    replace(result, scorer=type(result.scorer)(parts)).save(tmp_path / "scorer")
+    verdict = verify_scorer(model, tmp_path / "scorer", X_val)
+    assert verdict.agrees
+    for what in ("order of the trees", "values of the stages", "exits", "levels", "before X_val was seen"):
+        assert what in verdict.summary().partition("Taken on trust: ")[2]
+
+
 def test_a_smaller_model_cannot_bring_other_labels_or_another_table(boosted, tmp_path):
     """Its trees are its own; how a table is read and what the classes are called is the model's."""
     model, X_fit, X_val, _ = boosted
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.9, tolerance=0.3)
     assert "compressed_digest" in result.facts["validation"]
     result.save(tmp_path / "scorer")
-    assert verify_scorer(model, tmp_path / "scorer", X_val).agrees
+    verdict = verify_scorer(model, tmp_path / "scorer", X_val)
+    assert verdict.agrees
+    assert any("trees, their order, exits" in trusted for trusted in verdict.trusted)
     parts = result.scorer.parts
     forgeries = {
         "classes": replace(parts, classes=parts.classes[::-1]),
