@@ -319,7 +319,7 @@ def _split_of(item: Any, where: str, n_splits: int) -> int:
     section = f.mapping(f.anything)(item, where)
     kind = f.text(("FloatFeature", "OneHotFeature", "OnlineCtr"))(section.get("split_type"), f"{where}.split_type")
     if kind == "OnlineCtr":
-        raise _no_ctr()
+        raise _no_ctr(None)
     number: int = f.integer(0, n_splits - 1)(section.get("split_index"), f"{where}.split_index")
     return number
 

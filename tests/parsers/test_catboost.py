@@ -136,6 +136,10 @@ def test_what_is_not_supported_is_refused_by_name():
     X, y = make_table(2, missing=False)
     with pytest.raises(UnsupportedModelError, match=r"target statistics \(CTR\).*one_hot_max_size"):
         read_model(_with_categories())
+    document = json.loads(native_json(_with_categories()))
+    del document["ctr_data"], document["features_info"]["ctrs"]
+    with pytest.raises(UnsupportedModelError, match=r"target statistics \(CTR\)"):  # its trees ask for them
+        read_model(json.dumps(document).encode())
     with pytest.raises(UnsupportedModelError, match=r"binary format.*format='json'"):
         read_model(b"CBM1" + bytes(40))
     several = catboost.CatBoostRegressor(loss_function="MultiRMSE", iterations=2, **CATBOOST_QUIET)
