@@ -305,7 +305,7 @@ def require_interchangeable(original: Model, pruned: Model) -> None:
         one, other = before.get(name), after.get(name)
         require(
             bool(one == other),
-            f"Original and pruned model differ in {name}: {_short(one)} and {_short(other)}. "
+            f"Original and pruned model differ in {name}: {one!r:.120} and {other!r:.120}. "
             "A file was changed or belongs to another run.",
         )
 
@@ -314,11 +314,6 @@ def _is_lacking(name: str, *models: Model) -> bool:
     """Whether one of them, a file or booster of a wrapper say, cannot hold this."""
     attribute = _OF_WRAPPERS.get(name)
     return attribute is not None and not all(hasattr(m.native, attribute) for m in models)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def require_serving(

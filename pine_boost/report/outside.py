@@ -26,6 +26,7 @@ _VARIANTS = 8
 _ROWS_PER_ROUND = 4000
 _ROUNDS = 12
 _DESCRIBED = 100
+_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,6 @@ def find_outside(
     region: Region,
     states: npt.NDArray[Any],
     matrix: FloatArray | None = None,
-    *,
-    limit: int = 4,
-    seed: int = 0,
     budget: Budget | None = None,
 ) -> tuple[OutsideInput, ...]:
     """Find inputs outside the region on which the native classes differ, most plausible first.
@@ -75,7 +73,7 @@ def find_outside(
     if len(states) == 0 or (region.tau is None and region.delta is None):
         return ()
     look = _Look(original, pruned, region, _typical_values(region, matrix))
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     starts = states[random.permutation(len(states))[:_STARTS]].astype(np.int32)
     found = look.differing(np.concatenate([starts, _mutate(region, starts, random)]))
     for _ in range(_ROUNDS):
@@ -86,7 +84,7 @@ def find_outside(
         found = found[unique_rows(found)[0]]
         if np.array_equal(look.nearest(found, 8), best):
             break
-    return look.describe(found, limit)
+    return look.describe(found)
 
 
 @dataclass(frozen=True)
@@ -121,11 +119,11 @@ class _Look:
             states = states[np.argsort(self.region.score_tables.score(states), kind="stable")]
         return states[:limit]
 
-    def describe(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
+    def describe(self, states: States) -> tuple[OutsideInput, ...]:
         """The most plausible with different reasons; at most half of them near the decision boundary."""
         plausible = self.region.tables.contains(states)
-        undecided = self.distinct(self.nearest(states[plausible], _DESCRIBED), (limit + 1) // 2)
-        return undecided + self.distinct(self.nearest(states[~plausible], _DESCRIBED), limit - len(undecided))
+        undecided = self.distinct(self.nearest(states[plausible], _DESCRIBED), _SHOWN // 2)
+        return undecided + self.distinct(self.nearest(states[~plausible], _DESCRIBED), _SHOWN - len(undecided))
 
     def distinct(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
         chosen: dict[tuple[str, ...], OutsideInput] = {}
