@@ -27,7 +27,7 @@ from sklearn.utils.validation import (
 from pine_boost.budget import Step
 from pine_boost.errors import InvalidInputError
 from pine_boost.native.predict import predict_classes
-from pine_boost.options import Options, require_share
+from pine_boost.options import Options, option_of, require_share
 from pine_boost.prune import prune_booster
 from pine_boost.region.domain import Domain
 
@@ -157,6 +157,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         sample_weight : array, optional
             Weights of the rows, for the estimator; calibration knows none.
         """
+        option_of("PineClassifier", "threshold").require(self.threshold)  # score bands would be no labels
         X = _validated(self, X, reset=True)
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)

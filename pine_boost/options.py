@@ -289,6 +289,7 @@ TABLE = {
         Option("compare_models.fidelity", 0.99, float, _require_fidelity, metavar="SHARE"),
         Option("survey.X_fit", flag="--fit"),
         Option("survey.time_limit", 60.0, float, require_seconds, metavar="SECONDS"),
+        Option("PineClassifier.threshold", None, check=_require_optional_share, flag=""),
         Option("PineClassifier.random_state", None, check=_anything, flag=""),
         Option("run_fleet.n_jobs", -1, int, worker_count, "--workers", "N"),
     )

@@ -68,6 +68,12 @@ def test_xgboost_inside_keeps_labels_of_text():
     np.testing.assert_array_equal(classifier.predict(X)[inside], original[inside])
 
 
+def test_score_bands_are_no_labels():
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.raises(InvalidInputError, match="threshold must be a number strictly between 0 and 1"):
+        PineClassifier(small_boosting(), threshold=[0.3, 0.6]).fit(X[:, :5], y)
+
+
 def test_own_threshold_moves_the_decision():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :5]
