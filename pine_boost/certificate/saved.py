@@ -32,7 +32,6 @@ SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
 class Saved:
     """A folder that `PruneResult.save` wrote."""
 
-    folder: Path
     certificate: Certificate
     region: Region
     model: Path
@@ -53,7 +52,7 @@ def read_saved(folder: str | os.PathLike[str]) -> Saved:
     region = Region.load(_existing(folder, REGION))
     if region.fingerprint() != certificate.region_fingerprint:
         raise CertificateMismatch(f"{folder / REGION} is not the certificate's region.")
-    return Saved(folder, certificate, region, model_path(folder))
+    return Saved(certificate, region, model_path(folder))
 
 
 def read_named(

@@ -18,7 +18,7 @@ def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:
     """Raise if the output folder cannot be written, before the work begins; the manifest is the last name."""
     from pine_boost.folders import require_free, require_writable
 
-    inputs = ("model", "X_fit", "X_cal", "X_val", "test", "domain")
+    inputs = ("model", "X_fit", "X_cal", "X_val", "test", "domain", "spent")
     given = (getattr(arguments, name, None) for name in inputs)
     require_free(
         arguments.output, names, overwrite=arguments.force, inputs=[path for path in given if path is not None]

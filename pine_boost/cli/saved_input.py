@@ -74,7 +74,7 @@ def read_region(arguments: argparse.Namespace) -> tuple[Any, Any, bool]:
     path, is_certified = Path(arguments.region), True
     if path.is_dir():
         saved = read_saved(path)
-        path, is_certified = saved.folder / REGION, saved.certificate.status == "CERTIFIED"
+        path, is_certified = path / REGION, saved.certificate.status == "CERTIFIED"
     region = Region.load(path)
     beside = path.parent
     if arguments.model is None and (beside / WHOLE_MODEL).is_file():

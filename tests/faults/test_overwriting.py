@@ -155,6 +155,13 @@ def test_a_place_that_cannot_be_written_is_told_before_the_search(place, capsys,
     assert sorted(os.listdir(place)) == ["cal.npy", "fit.npy", "model.json", "taken"]
 
 
+def test_a_survey_that_is_read_is_never_replaced(place, capsys):
+    (place / "out").mkdir()
+    (place / "out" / "certificate.json").write_text("a survey of this name")
+    assert _prune(place, "-o", f"{place}/out", "--spent", f"{place}/out/certificate.json", "--force") == 1
+    assert "is read here and would be replaced" in capsys.readouterr().err
+
+
 def test_trying_a_place_leaves_nothing_behind(tmp_path):
     require_writable(tmp_path / "a" / "b" / "c")
     require_writable(tmp_path)
