@@ -35,12 +35,14 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Count the tables and print the status."""
+    from pine_boost.certificate.saved import REGION
     from pine_boost.files import file_digest, require_free_file, save_file
     from pine_boost.monitoring.page import BEGINNING, write_page
     from pine_boost.monitoring.region_monitor import load_state, watch
 
     if arguments.page is not None:
-        inputs = [arguments.state, arguments.region, *arguments.data]
+        inputs = [arguments.state, arguments.region, Path(arguments.region, REGION), *arguments.data]
+        inputs += [] if arguments.model is None else [arguments.model]
         require_free_file(arguments.page, inputs=inputs, beginning=BEGINNING, overwrite=arguments.force)
     region, given, _ = read_region(arguments)
     model, state = None if given is None else given.parsed, Path(arguments.state)

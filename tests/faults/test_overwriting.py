@@ -162,6 +162,17 @@ def test_a_survey_that_is_read_is_never_replaced(place, capsys):
     assert "is read here and would be replaced" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("page", ["pruned/region.json", "model.json", "fit.npy"])
+def test_a_page_of_a_monitor_replaces_no_input(page, place, capsys):
+    (place / "pruned").mkdir()
+    (place / "pruned" / "region.json").write_text("a region")
+    before = (place / page).read_bytes()
+    command = f"monitor {place}/pruned {place}/fit.npy --state {place}/state.json --model {place}/model.json"
+    assert main(words(f"{command} --page {place / page} --force")) == 1
+    assert "is read here" in capsys.readouterr().err
+    assert (place / page).read_bytes() == before
+
+
 def test_trying_a_place_leaves_nothing_behind(tmp_path):
     require_writable(tmp_path / "a" / "b" / "c")
     require_writable(tmp_path)
