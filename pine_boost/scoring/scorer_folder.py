@@ -60,7 +60,8 @@ def load_scorer(
 ) -> FastScorer | GuardedModel:
     """Read a scorer that `AccelerateResult.save` or `GuardedModel.save` wrote; its files must belong together.
 
-    An accelerated scorer needs numpy and no training library.
+    An accelerated scorer needs numpy and no training library, and so does a guarded model that the kernel evaluates,
+    unless its models are pickles.
 
     Parameters
     ----------
