@@ -266,7 +266,7 @@ def _feature(entry: dict[str, Any], is_categorical: bool, where: str) -> Feature
 
 def _read_scale(section: Any) -> tuple[float, FloatArray]:
     pair = f.sequence(f.anything, 2)(section, "scale_and_bias")
-    scale = f.number()(pair[0], "scale")
+    scale = float(_numbers(1)([pair[0]], "scale")[0])
     bias: FloatArray = _numbers()(pair[1], "bias")
     f.require(1 <= len(bias) <= 10_000, f"bias has {len(bias)} entries")
     if not 2.0**-1000 < scale < 2.0**1000 or np.frexp(scale)[0] != 0.5:

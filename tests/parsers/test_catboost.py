@@ -177,6 +177,7 @@ def test_an_xgboost_feature_may_have_a_name_from_catboost():
         (("model_info", "params", "boosting_options"), 2**31 - 1, "boosting_options"),
         (("model_info", "params", "tree_learner_options"), None, "tree_learner_options"),
         (("scale_and_bias", 1, 0), 1e300, "add up to"),
+        (("scale_and_bias", 0), 2**53 + 1, "scale holds an integer beyond"),
         (("model_info", "training"), '{"metrics": {}}', "lacks learn_best_error"),
     ],
 )
