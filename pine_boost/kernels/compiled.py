@@ -139,13 +139,11 @@ def scorer_fields(flat: FlatForest, native: NativeSum | None, plan: ExitPlan | N
     quick, quick_tree = quick_nodes(flat)
     has_missing_value = not np.isnan(flat.missing_value)
     found = {"divisor": 1.0, "slope": 1.0, "quick": quick, "quick_tree": quick_tree, **named(flat)}
-    found |= {"snaps": flat.zero >= 0, "has_missing_value": has_missing_value, "category_rule": flat.code_rule}
-    found["missing_value"] = flat.missing_value if has_missing_value else 0.0
+    found |= {"has_missing_value": has_missing_value, "missing_value": flat.missing_value if has_missing_value else 0.0}
     if native is not None:
         found |= named(native, "value", "intercept")
-        found |= {"native_value": native.value, "native_intercept": native.intercept, "cut": native.cuts}
-        found |= {"native_width": native.value.shape[1], "n_cuts": len(native.cuts)}
-        found["sums_float32"] = native.value.dtype == np.float32
+        found |= {"native_value": native.value, "native_intercept": native.intercept, "n_cuts": len(native.cuts)}
+        found |= {"native_width": native.value.shape[1], "sums_float32": native.value.dtype == np.float32}
     if plan is not None:
         offset, fresh = fresh_sources(flat, plan.order)
         found |= named(plan) | row_walks(flat, plan.order, quick, quick_tree)

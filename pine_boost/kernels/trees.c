@@ -55,9 +55,9 @@ typedef struct {
 typedef struct {
     int64_t n_features, n_outputs, n_trees, n_sources, n_columns;
     /* how a raw value is read */
-    int64_t is_float32, is_closed, snaps, refuses_missing, refuses_infinite, has_missing_value;
-    int64_t category_rule;
-    double zero, missing_value;
+    int64_t is_float32, is_closed, refuses_missing, refuses_infinite, has_missing_value;
+    int64_t code_rule;
+    double zero, missing_value; /* zero: negative where no value counts as 0 */
     const int32_t *source_feature, *source_edge, *source_column, *source_code;
     const int32_t *source_other, *source_missing, *source_known; /* known: -1 at numeric sources */
     const double *edge;
@@ -75,7 +75,7 @@ typedef struct {
     int64_t sums_float32, native_width, link, n_cuts, wins_ties, intercept_last;
     double divisor, slope;
     const void *native_value, *native_intercept;
-    const double *cut;
+    const double *cuts;
     /* exits */
     int64_t n_stages, n_sets, width, n_exits;
     const int32_t *order, *fresh_offset, *fresh_source, *stage, *stage_set;
@@ -162,9 +162,9 @@ static int32_t category_state(const scorer_t *s, int64_t source, double x)
 {
     double code = -1.0;
     if (x != x) return s->source_missing[source];
-    if (s->category_rule == EXACT_CODES) {
+    if (s->code_rule == EXACT_CODES) {
         if (x >= 0.0 && x < 16777216.0) code = floor(x);
-    } else if (s->category_rule == TRUNCATED_CODES) {
+    } else if (s->code_rule == TRUNCATED_CODES) {
         if (x > -1.0 && x < 2147483648.0) code = floor(x < 0.0 ? 0.0 : x);
     } else if (x >= 0.0 && x == floor(x) && x < (double)s->source_known[source]) {
         code = x;
@@ -189,7 +189,7 @@ static inline double read_cell(const scorer_t *s, const table_t *table, int64_t 
     double x = cell(table, row, feature);
     if (table->is_raw && s->has_missing_value && (float)x == (float)s->missing_value) x = NAN;
     if (s->is_float32) x = (double)(float)x;
-    if (s->snaps && fabs(x) <= s->zero) x = 0.0;
+    if (fabs(x) <= s->zero) x = 0.0;
     return x;
 }
 
@@ -231,7 +231,7 @@ static void bin_fresh(const scorer_t *s, const table_t *table, int64_t first, in
             continue;
         }
         if (rounds) x = (double)(float)x;
-        if (s->snaps && fabs(x) <= s->zero) x = 0.0;
+        if (fabs(x) <= s->zero) x = 0.0;
         const double *edge = s->edge + source[1];
         int64_t n = source[2];
         bins[source[3]] = (uint16_t)(s->is_closed ? count_passed(edge, n, x, 1) : count_passed(edge, n, x, 0));
@@ -258,7 +258,7 @@ static void bin_rows(const scorer_t *s, int64_t source, const table_t *table, in
         for (int64_t j = 0; j < count; j++) x[j] = (float)x[j] == (float)s->missing_value ? NAN : x[j];
     if (s->is_float32 && !table->is_float32)
         for (int64_t j = 0; j < count; j++) x[j] = (double)(float)x[j];
-    if (s->snaps)
+    if (s->zero >= 0.0)
         for (int64_t j = 0; j < count; j++) x[j] = fabs(x[j]) <= s->zero ? 0.0 : x[j];
     if (s->source_known[source] >= 0) {
         for (int64_t j = 0; j < count; j++)
@@ -488,7 +488,7 @@ static int32_t decide(const scorer_t *s, const void *sums, double *score)
     if (s->n_cuts) {
         int32_t above = 0;
         for (int64_t c = 0; c < s->n_cuts; c++)
-            above += s->wins_ties ? score[0] >= s->cut[c] : score[0] > s->cut[c];
+            above += s->wins_ties ? score[0] >= s->cuts[c] : score[0] > s->cuts[c];
         return above;
     }
     int32_t best = 0;
