@@ -269,6 +269,8 @@ def _categorical_columns(model: Any) -> tuple[IntArray, list[tuple[Any, ...] | N
 
 def read_votes(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDocument]:
     """Read AdaBoost (SAMME): every tree votes with its weight for the largest class of the leaf."""
+    from sklearn.tree import DecisionTreeClassifier
+
     if decide(Decision(()), logit_cut).thresholds:
         raise InvalidInputError(
             "AdaBoostClassifier divides by the sum of the estimator weights, so a probability "
@@ -286,7 +288,7 @@ def read_votes(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDo
         raise MalformedModelError("AdaBoostClassifier needs one weight per tree with a positive sum; refit the model.")
     trees, values = [], []
     for estimator, weight in zip(model.estimators_, weights, strict=True):
-        if all(base.__name__ != "DecisionTreeClassifier" for base in type(estimator).__mro__):
+        if not isinstance(estimator, DecisionTreeClassifier):
             raise UnsupportedModelError(
                 f"{type(estimator).__name__} was found inside {name}; only DecisionTreeClassifier is accepted here."
             )

@@ -323,6 +323,10 @@ BINARY = (Y > 0).astype(int)
             AdaBoostClassifier(LogisticRegression(), n_estimators=2).fit(X, Y),
             "LogisticRegression was found inside AdaBoostClassifier",
         ),
+        (
+            AdaBoostClassifier(type("DecisionTreeClassifier", (LogisticRegression,), {})(), n_estimators=2).fit(X, Y),
+            "DecisionTreeClassifier was found inside AdaBoostClassifier",
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
