@@ -36,7 +36,7 @@ from pine_boost.options import AccelerateOptions, CompressOptions, counted
 from pine_boost.parsers import pickled
 from pine_boost.pipelines.layers import Layer, kind_of, peel
 from pine_boost.pipelines.threshold import EchoProbability
-from pine_boost.pipelines.unwrapping import GivenModel, Wrapper, read_given
+from pine_boost.pipelines.unwrapping import GivenModel, Wrapper, read_given, unwrap
 from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
 from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part
@@ -284,7 +284,7 @@ class CommitteeResult:
 class Member:
     """One averaged model and the smaller ones on its path, from the largest to the smallest."""
 
-    given: GivenModel
+    wrapper: Wrapper
     task: Task
     found: list[Candidate]
     few: FloatArray  # rows on which the work is measured
@@ -296,9 +296,9 @@ class Member:
     def write(self, candidate: Candidate | None) -> Whole:
         """Return a native model with its layers, and what measures the ensemble inside."""
         if candidate is None:
-            return self.given.source, partial(figures_of, self.task.parsed, self.few)
+            return self.wrapper.outer, partial(figures_of, self.task.parsed, self.few)
         written = write(self.task, candidate)
-        return self.given.wrapper.rebuild(written.native), lambda: figures_of(written.model, self.few)
+        return self.wrapper.rebuild(written.native), lambda: figures_of(written.model, self.few)
 
 
 def compress_committee(
@@ -373,8 +373,8 @@ def accelerate_committee(
         fast = accelerate(ensemble, time_limit=limit, verbose=False)
         budget = budget.after_ctrl_c() if "stopped" in fast.facts and not budget.is_interrupted else budget
         made.append((FastMarginMember if hasattr(ensemble, "decision_function") else FastMember)(fast.scorer))
-        given = read_given(ensemble, decision="value")
-        before.append(figures_of(given.parsed, to_matrix(given.wrapper.rows(few), given.schema)))
+        rows = to_matrix(unwrap(ensemble).rows(few), schema_of(fast.original.forest))
+        before.append(figures_of(fast.original, rows))
     after = [replace(own, bytes=len(pickled(member))) for own, member in zip(before, made, strict=True)]
     whole = committee.rebuild(made), partial(_sum, after)
     return _result(committee, partial(_sum, before), [lambda: whole], tables, target, options, budget)
@@ -382,14 +382,14 @@ def accelerate_committee(
 
 def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> tuple[Member, bool]:
     """Find the path of one member, with the threshold that its calibrator gives it; and whether Ctrl-C ended it."""
-    given = read_given(member, decision="value")
-    parsed = read_for_compression(given.wrapper.inner, replace(options, threshold=given.wrapper.threshold))
-    fit = open_rows(given.wrapper.rows(rows), schema_of(parsed.forest), "X_fit")
+    wrapper = unwrap(member)
+    parsed = read_for_compression(wrapper.inner, replace(options, threshold=wrapper.threshold))
+    fit = open_rows(wrapper.rows(rows), schema_of(parsed.forest), "X_fit")
     few = fit.take(np.arange(min(WORK_ROWS, fit.n_rows)))
     start = partial(set_up, parsed, options.minimize, fit, options.random_state, lossless=lossless_part(parsed))
     task, budget = until_ctrl_c(start, budget)
     found, stopped = find_path(task, share, budget)
-    return Member(given, task, undominated(found), few), budget.is_interrupted or stopped is StopReason.INTERRUPTED
+    return Member(wrapper, task, undominated(found), few), budget.is_interrupted or stopped is StopReason.INTERRUPTED
 
 
 def _read_rows(
