@@ -170,7 +170,8 @@ def _present_and_missing(domain: Domain, space: StateSpace, schema: InputSchema)
                 "ordinal are for numbers."
             )
         if free:
-            present.append(np.arange(axis.n_states) != _own_missing(axis))
+            own = axis.missing_state if axis.missing_state >= axis.n_intervals else -1  # a state of its own
+            present.append(np.arange(axis.n_states) != own)
         else:
             present.append(_states_between(space, axis, low, high, feature in whole))
     return present, missing_ok
@@ -183,11 +184,6 @@ def _bound(value: Any, word: str, feature: Feature) -> float:
         return float(value)
     except OverflowError as error:
         raise InvalidInputError(f"The {word} bound of {feature!r} is larger than any float; leave it out.") from error
-
-
-def _own_missing(axis: Axis) -> int:
-    """The missing state if it is a state of its own, else -1."""
-    return axis.missing_state if axis.missing_state >= axis.n_intervals else -1
 
 
 def _states_between(space: StateSpace, axis: Axis, lower: float, upper: float, whole: bool) -> BoolArray:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import REGION_LIMIT, path_of, read_limited, save_file
-from pine_boost.json_fields import canonical
+from pine_boost.json_fields import canonical, digest_of
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
@@ -227,12 +227,13 @@ class Region:
 
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON; equal for equal regions only."""
-        return storage.fingerprint(self.to_json())
+        return digest_of(self.to_json())
 
     @cached_property
     def tables_digest(self) -> str:
-        """Digest of the fit and the model; the same for every alpha and X_cal."""
-        return storage.tables_digest(self.to_json())
+        """Digest of the fit and the model; regions that share it are nested, whatever their alpha and X_cal."""
+        document = self.to_json()
+        return digest_of({name: document[name] for name in storage.UNCALIBRATED})
 
     def __repr__(self) -> str:
         tau = "infinite" if self.tau is None else str(self.tau)

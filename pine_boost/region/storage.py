@@ -5,7 +5,6 @@ Unknown or absent keys are refused, and so is every number that does not fit the
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import numpy as np
 
 from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError, MalformedModelError
-from pine_boost.json_fields import canonical, require
+from pine_boost.json_fields import require
 from pine_boost.model.forest import BoolArray, IntArray, require_trees
 from pine_boost.model.routing import make_trees, special_places
 from pine_boost.model.rules import CategoryRule, Comparison
@@ -29,22 +28,12 @@ if TYPE_CHECKING:
     from pine_boost.region.region import Region
 
 FORMAT = "pine_boost region"
-_UNCALIBRATED = (  # what another alpha or other calibration rows leave as it is
+UNCALIBRATED = (  # what another alpha or other calibration rows leave as it is
     *("schema", "space", "domain", "score", "cuts", "n_outputs", "thresholds", "model_digest"),
 )
 _SCORES = (-(2**62), 2**62)
 _COUNT = f.integer(0, 2**53)
 _CODES = f.integers(0, 2**31 - 1)
-
-
-def fingerprint(document: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical text."""
-    return hashlib.sha256(canonical(document).encode()).hexdigest()
-
-
-def tables_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a region without its calibration: regions that share it are nested."""
-    return fingerprint({name: document[name] for name in _UNCALIBRATED})
 
 
 def region_to_json(region: Region) -> dict[str, Any]:

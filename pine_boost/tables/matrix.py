@@ -24,7 +24,6 @@ from pine_boost.tables.numbers import (
     FloatType,
     TableKind,
     cast_numbers,
-    cast_objects,
     is_missing,
     object_numbers,
     require_read_alike,
@@ -262,7 +261,7 @@ def _pandas_numbers(column: Any, whole: FloatType | None, schema: InputSchema, l
         present = column.notna().to_numpy()
         plain = np.dtype(f"{dtype.kind}{dtype.itemsize}" if dtype.kind != "b" else bool)
         return cast_numbers(column.to_numpy(dtype=plain, na_value=0), whole, schema, label, present)
-    numbers = cast_objects(column.to_numpy(dtype=object), label, schema)
+    numbers = object_numbers(column.to_numpy(dtype=object), label)
     if reader in (Reader.XGBOOST, Reader.LIGHTGBM):
         raise InvalidInputError(
             f"The {label} has dtype {dtype}, which {reader.value} refuses. Convert to "

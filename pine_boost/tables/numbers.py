@@ -115,28 +115,28 @@ def inexact(label: str, schema: InputSchema) -> InvalidInputError:
     )
 
 
-def cast_objects(values: npt.NDArray[Any], label: str, schema: InputSchema) -> FloatArray:
-    """Cast an object column to float64 as the library reads it; text and unknown rounding raise."""
-    numbers = object_numbers(values, label)
-    require_read_alike(numbers, label, schema)
-    return numbers
-
-
 def object_numbers(values: npt.NDArray[Any], label: str) -> FloatArray:
     """Cast an object column to float64; None, NaN and pandas.NA are missing, text raises."""
     numbers = np.empty(len(values))
     for row, value in enumerate(values):
-        if is_missing(value):
-            numbers[row] = np.nan
-        elif isinstance(value, (str, bytes)) or not _converts(value):
+        number = _number(value)
+        if number is None:
             found = value.item() if isinstance(value, np.generic) else value
             raise InvalidInputError(
                 f"The {label} holds {found!r} in row {row}; numbers are accepted. Encode it the "
                 "way the model's training data were encoded."
             )
-        else:
-            numbers[row] = float(value)
+        numbers[row] = number
     return numbers
+
+
+def _number(value: Any) -> float | None:
+    if is_missing(value):
+        return np.nan
+    try:
+        return None if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def require_read_alike(numbers: FloatArray, label: str, schema: InputSchema) -> None:
@@ -155,11 +155,3 @@ def is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
-
-
-def _converts(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
