@@ -157,8 +157,7 @@ def fit_with_states(
     is_chosen = options.indifference == AUTO
     indifference = 0.0 if is_chosen else float(options.indifference)
     original = forest if indifference or (is_chosen and options.alpha > 0) else None
-    score = fitted.tables if is_chosen else None  # of X_fit only distances are asked for otherwise
-    seen = None if original is None else measure(fit, fitted.space, tables, score, original)
+    seen = None if original is None else measure(fit, fitted.space, tables, fitted.tables, original)
     held = measure(cal, fitted.space, tables, fitted.tables, original)
     if n_impossible := int(np.count_nonzero(~held.possible)):
         warnings.warn(

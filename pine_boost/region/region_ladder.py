@@ -47,7 +47,7 @@ class FitEvidence:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Scores and distances of rows, row by row, and whether the domain allows them; empty where not asked for."""
+    """Scores and distances of rows, row by row, and whether the domain allows them; no distances without original."""
 
     scores: IntArray
     distances: FloatArray
@@ -55,15 +55,14 @@ class Measured:
 
 
 def measure(
-    rows: Rows, space: StateSpace, tables: RegionTables, score: ScoreTables | None, original: Forest | None
+    rows: Rows, space: StateSpace, tables: RegionTables, score: ScoreTables, original: Forest | None
 ) -> Measured:
     """Score every row, and measure the distance of the original from its decision."""
     trees = None if original is None else route(original, space)
 
     def of_chunk(states: States) -> tuple[IntArray, FloatArray, BoolArray]:
-        scores = np.zeros(0, dtype=np.int64) if score is None else score.score(states)
         distances = np.zeros(0) if original is None or trees is None else distance_of(original, trees, states)
-        return scores, distances, tables.permits(states)
+        return score.score(states), distances, tables.permits(states)
 
     return Measured(*map(np.concatenate, zip(*rows.map_states(space, of_chunk), strict=True)))
 

@@ -411,16 +411,11 @@ def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema,
         if code is not None:
             codes[row] = code
         elif traits.refuses_unknown_categories:
-            # XGBoost 3.2, trained on the categories [1, 2], reads 0 of [0, 1] as 1
-            native = (
-                "refuses such numbers, or takes them for a category that it knows; convert them "
-                "to the values of training or to missing"
-            )
-            if isinstance(value, str):
-                native = "refuses it from 3.3 on, and answers without a word before"
+            # XGBoost 3.2, trained on the categories [1, 2], reads 0 of [0, 1] as 1 and refuses 3, texts likewise
             raise InvalidInputError(
-                f"The {label} holds {value!r}, a category the model was not trained on; it knows "
-                f"{listing(known)}. {traits.title} {native}."
+                f"The {label} holds {value!r}, a category the model was not trained on; it knows {listing(known)}. "
+                f"{traits.title} refuses such values, or takes them for a category that it knows; convert them to the "
+                "values of training or to missing."
             )
         # LightGBM and HistGradientBoosting turn an unknown category into missing; CatBoost goes the same way for both
     return codes
