@@ -17,7 +17,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import flags
+from pine_boost.cli import flags, output
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
 CATEGORIES = "categories.json"
@@ -43,7 +43,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Convert and write."""
-    from pine_boost.files import require_free_file, save_file
+    from pine_boost.files import save_file
     from pine_boost.parsers import read_model
     from pine_boost.scoring.scorer_folder import MANIFEST
 
@@ -51,9 +51,8 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.target != owner and getattr(arguments, name) is not None:
             raise InvalidInputError(f"--{name} belongs to --to {owner}, not to --to {arguments.target}.")
     target = Path(arguments.output)
-    inputs = [path for path in (arguments.model, arguments.data) if path is not None]
     for path in (target, *([_beside(target)] if arguments.codes else [])):
-        require_free_file(path, inputs=inputs, overwrite=arguments.force)
+        output.require_file(arguments, path)
     if arguments.target == "c":
         contents, known = _c_code(arguments)
     elif Path(arguments.model).joinpath(MANIFEST).is_file():

@@ -15,7 +15,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from pine_boost.cli import flags
+from pine_boost.cli import flags, output
 from pine_boost.cli.saved_input import read_prepared, read_region
 
 ALARM = 3
@@ -35,15 +35,11 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Count the tables and print the status."""
-    from pine_boost.certificate.saved import REGION
-    from pine_boost.files import file_digest, require_free_file, save_file
+    from pine_boost.files import file_digest, save_file
     from pine_boost.monitoring.page import BEGINNING, write_page
     from pine_boost.monitoring.region_monitor import load_state, watch
 
-    if arguments.page is not None:
-        inputs = [arguments.state, arguments.region, Path(arguments.region, REGION), *arguments.data]
-        inputs += [] if arguments.model is None else [arguments.model]
-        require_free_file(arguments.page, inputs=inputs, beginning=BEGINNING, overwrite=arguments.force)
+    output.require_file(arguments, arguments.page, BEGINNING)
     region, given, _ = read_region(arguments)
     model, state = None if given is None else given.parsed, Path(arguments.state)
     for data in arguments.data:

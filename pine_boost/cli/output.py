@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,18 +13,35 @@ from pine_boost.cli import INTERRUPTED
 from pine_boost.errors import OutputError, PineBoostError
 
 _LONGEST_REPORT = 30.0
+# arguments that name what is read
+_INPUTS = (
+    *("model", "original", "a", "b", "X_fit", "X_cal", "X_val", "X_look", "data", "test", "val"),
+    *("domain", "spent", "region", "state"),
+)
 
 
 def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:
     """Raise if the output folder cannot be written, before the work begins; the manifest is the last name."""
     from pine_boost.folders import require_free, require_writable
 
-    inputs = ("model", "X_fit", "X_cal", "X_val", "test", "domain", "spent")
-    given = (getattr(arguments, name, None) for name in inputs)
-    require_free(
-        arguments.output, names, overwrite=arguments.force, inputs=[path for path in given if path is not None]
-    )
+    require_free(arguments.output, names, overwrite=arguments.force, inputs=_inputs_of(arguments))
     require_writable(arguments.output)
+
+
+def require_file(arguments: argparse.Namespace, path: Any, beginning: bytes | None = None) -> None:
+    """Raise if a file that was named, if any, cannot be written; see `require_free_file`."""
+    from pine_boost.files import require_free_file
+
+    if path is not None:
+        require_free_file(path, inputs=_inputs_of(arguments), beginning=beginning, overwrite=arguments.force)
+
+
+def _inputs_of(arguments: argparse.Namespace) -> list[str]:
+    """The files that a command reads and never replaces."""
+    named = [getattr(arguments, name, None) for name in _INPUTS]
+    region = getattr(arguments, "region", None)
+    named.append(None if region is None else os.path.join(region, "region.json"))
+    return [path for value in named if value is not None for path in (value if isinstance(value, list) else [value])]
 
 
 def result_names(given: Any, *manifests: str, report: bool) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pine_boost.cli import flags
+from pine_boost.cli import flags, output
 
 _OPTIONS = ("confidence", "tolerance", "segments", "threshold")
 
@@ -25,12 +25,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Compare, write the page and print the figures."""
-    from pine_boost.files import require_free_file
     from pine_boost.parity import compare_answers, open_predictor, segment_column
 
-    if arguments.output is not None:
-        inputs = (arguments.a, arguments.b, arguments.data)
-        require_free_file(arguments.output, inputs=inputs, overwrite=arguments.force)
+    output.require_file(arguments, arguments.output)
     threshold = flags.thresholds(arguments)
     before, after = (
         open_predictor(path, threshold=threshold, trust_pickle=arguments.trust_pickle)

@@ -13,7 +13,7 @@ import csv
 import io
 from typing import Any
 
-from pine_boost.cli import flags
+from pine_boost.cli import flags, output
 from pine_boost.scoring.fast_scorer import FastScorer
 
 
@@ -25,12 +25,11 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Score, write and print the counts."""
-    from pine_boost.files import require_free_file, save_file
+    from pine_boost.files import save_file
     from pine_boost.pipelines.unwrapping import read_raw_rows
     from pine_boost.scoring.scorer_folder import load_scorer, read_manifest
 
-    if arguments.output is not None:
-        require_free_file(arguments.output, inputs=[arguments.data], beginning=b"class", overwrite=arguments.force)
+    output.require_file(arguments, arguments.output, b"class")
     manifest = read_manifest(arguments.folder)
     scorer = load_scorer(arguments.folder, backend=arguments.backend, trust_pickle=arguments.trust_pickle)
     parts = scorer.parts

@@ -12,7 +12,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
-from pine_boost.cli import flags
+from pine_boost.cli import flags, output
 from pine_boost.errors import InvalidInputError
 
 
@@ -24,12 +24,12 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Simplify and write."""
-    from pine_boost.files import require_free_file, save_file
+    from pine_boost.files import save_file
     from pine_boost.parsers import open_pickle, pickled
     from pine_boost.simplification import simplify
 
     source, target = Path(arguments.model), Path(arguments.output)
-    require_free_file(target, inputs=[source], overwrite=arguments.force)
+    output.require_file(arguments, target)
     _require_same_format(source, target)
     model = open_pickle(arguments.model, arguments.trust_pickle)  # with its layers, if it has any
     result = simplify(model, fold_constants=arguments.fold_constants)

@@ -14,7 +14,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from pine_boost.cli import INTERRUPTED, flags
+from pine_boost.cli import INTERRUPTED, flags, output
 
 _OPTIONS = ("tolerance", "threshold", "time_limit", "random_state")
 
@@ -29,12 +29,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Survey, print the table and write it if requested."""
-    from pine_boost.files import require_free_file
     from pine_boost.surveying import survey
 
-    if arguments.output is not None:
-        inputs = (arguments.model, arguments.X_fit, arguments.X_look)
-        require_free_file(arguments.output, inputs=inputs, overwrite=arguments.force)
+    output.require_file(arguments, arguments.output)
     with flags.progress_of(arguments) as progress:
         given = flags.read_given_model(arguments, decision="value")
         fit, look = (flags.read_data(path, given) for path in (arguments.X_fit, arguments.X_look))
