@@ -22,7 +22,7 @@ from pine_boost.certificate.saved import digests
 from pine_boost.compression.fixed_sequence import FixedSequence, Target, Tested, lower_bound
 from pine_boost.compression.path import Candidate, Task, find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables
-from pine_boost.compression.record import saved_in_words
+from pine_boost.compression.record import headline
 from pine_boost.compression.validation import undominated, write
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.files import AVERAGE
@@ -229,13 +229,9 @@ class CommitteeResult:
 
     def headline(self) -> str:
         """One line: the status and what is gone."""
-        before, after = self.side_by_side.before, self.side_by_side.after
         if self.minimize is None:
-            return f"{self.status}: {counted(before.trees, 'tree')}, all of which an input visits"
-        saved = saved_in_words(self.minimize, getattr(before, self.minimize), getattr(after, self.minimize))
-        return (
-            f"{self.status}: {before.trees} -> {after.trees} trees, {before.leaves} -> {after.leaves} leaves ({saved})"
-        )
+            return f"{self.status}: {counted(self.side_by_side.before.trees, 'tree')}, all of which an input visits"
+        return headline(self.status, self.minimize, self.side_by_side.by_name())
 
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""

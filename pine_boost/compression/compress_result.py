@@ -27,10 +27,10 @@ from pine_boost.compression.record import (
     WORK,
     CompressionRecord,
     TestedSize,
+    headline,
     labels_digest,
     read_record,
     rows_digest,
-    saved_in_words,
 )
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import InvalidInputError
@@ -138,12 +138,7 @@ class CompressResult:
 
     def headline(self) -> str:
         """One line: the status and what is gone."""
-        r = self.record
-        saved = saved_in_words(r.minimize, *r.minimized)
-        return (
-            f"{r.status}: {r.trees_before} -> {r.trees_after} trees, {r.leaves_before} -> {r.leaves_after} leaves "
-            f"({saved})"
-        )
+        return headline(self.record.status, self.record.minimize, vars(self.record))
 
     def promise(self) -> str:
         """The claim in short sentences with one number each."""

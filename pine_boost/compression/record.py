@@ -30,12 +30,14 @@ WORK, LEAVES, TREES = MINIMIZE = ("work", "leaves", "trees")
 ORIGINS = ("path", "slice")
 
 
-def saved_in_words(minimize: str, before: float, after: float) -> str:
-    """What a headline says is gone."""
-    saved = 1 - after / before
+def headline(status: str, minimize: str, sizes: Mapping[str, Any]) -> str:
+    """The status and what is gone; ``sizes`` has trees, leaves and what was to be made small, before and after."""
+    saved = 1 - sizes[f"{minimize}_after"] / sizes[f"{minimize}_before"]
+    gone = f"{saved:.0%} of the {minimize} removed"
     if minimize == WORK:
-        return f"{abs(saved):.0%} {'less' if saved >= 0 else 'more'} work"
-    return f"{saved:.0%} of the {minimize} removed"
+        gone = f"{abs(saved):.0%} {'less' if saved >= 0 else 'more'} work"
+    trees, leaves = (f"{sizes[f'{unit}_before']} -> {sizes[f'{unit}_after']} {unit}" for unit in (TREES, LEAVES))
+    return f"{status}: {trees}, {leaves} ({gone})"
 
 
 @dataclass(frozen=True)
