@@ -351,11 +351,11 @@ static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, con
 /* The leaves of one row in up to GROUP trees that follow each other in the order of visits: LANES of them in step, then
  * those whose path goes on. Not static: inlined, the places run out of registers. */
 #define WALK_TREES(NAME, NODE)                                                                                         \
-    void NAME(const NODE *nodes, const int32_t *root, int64_t count, int64_t sure, const uint16_t *bins,               \
+    void NAME(const NODE *nodes, const int32_t *root, int64_t count, int64_t depth, const uint16_t *bins,              \
               int32_t *numbers)                                                                                        \
     {                                                                                                                  \
         uint32_t place[GROUP + LANES], open[GROUP + LANES];                                                            \
-        int64_t n_open = 0;                                                                                            \
+        int64_t n_open = 0, sure = depth < SURE_LEVELS ? depth : SURE_LEVELS;                                          \
         for (int64_t i = 0; i < count; i += LANES) {                                                                   \
             uint64_t own[LANES];                                                                                       \
             for (int lane = 0; lane < LANES; lane++) own[lane] = (uint64_t)root[i + lane];                             \
@@ -363,7 +363,7 @@ static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, con
                 for (int lane = 0; lane < LANES; lane++) own[lane] += NEXT_STEP(nodes + own[lane], bins);              \
             for (int lane = 0; lane < LANES; lane++) place[i + lane] = (uint32_t)own[lane];                            \
         }                                                                                                              \
-        for (int64_t i = 0; i < count; i++) {                                                                          \
+        for (int64_t i = 0; i < count && depth > sure; i++) {                                                          \
             open[n_open] = (uint32_t)i;                                                                                \
             n_open += nodes[place[i]].step > 0;                                                                        \
         }                                                                                                              \
@@ -393,11 +393,12 @@ WALK_TREES(pine_walk_brief, brief_t)
 static inline void walk_trees(const scorer_t *s, int64_t first, int64_t count, const uint16_t *bins, int32_t *leaves)
 {
     const int32_t *leaf = s->row_leaf + first;
-    int64_t sure = s->row_depth < SURE_LEVELS ? s->row_depth : SURE_LEVELS;
-    if (s->brief)
-        pine_walk_brief(s->brief, s->row_root + first, count, sure, bins, leaves);
-    else
-        pine_walk_quick(s->quick, s->row_root + first, count, sure, bins, leaves);
+    if (s->brief) { /* all trees have them */
+        pine_walk_brief(s->brief, s->row_root + first, count, s->row_depth, bins, leaves);
+        for (int64_t i = 0; i < count; i++) leaves[i] += leaf[i];
+        return;
+    }
+    pine_walk_quick(s->quick, s->row_root + first, count, s->row_depth, bins, leaves);
     for (int64_t i = 0; i < count; i++) leaves[i] = leaf[i] < 0 ? walk(s, s->order[first + i], bins) : leaf[i] + leaves[i];
 }
 
@@ -565,7 +566,9 @@ static int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins
                 double sum = sums[0]; /* in a register: for all the compiler knows, sums[0] is a leaf value */
                 for (; j < end; j++) sum += s->value[leaves[j]];
                 sums[0] = sum;
-            } else
+            } else if (s->n_sets * s->width == 1)
+                for (; j < end; j++) sums[s->tree_output[s->order[place + j]]] += s->value[leaves[j]];
+            else
                 for (; j < end; j++) add_leaf(s, s->order[place + j], leaves[j], s->stage_set[stage], sums);
             if (place + j == s->stage[stage]) {
                 int32_t found = exit_class(s, stage++, sums);
