@@ -17,7 +17,7 @@ from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import headline_of, next_steps, serving_of, share_of
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
-from pine_boost.files import path_of
+from pine_boost.files import MODEL_LIMIT, path_of, read_limited
 from pine_boost.folders import require_free, write_folder
 from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
@@ -102,7 +102,7 @@ class PruneResult:
         weights[list(certificate.kept)] = certificate.weights
         remedy = "A folder does not hold the original; use PruneResult.load(folder, original=...)."
         return cls(
-            model=parts.model.read_bytes() if pruned.native is None else pruned.native,
+            model=read_limited(parts.model, MODEL_LIMIT, "model file") if pruned.native is None else pruned.native,
             certificate=certificate,
             region=parts.region,
             weights=weights,

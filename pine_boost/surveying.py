@@ -203,7 +203,7 @@ def survey(
         require_tolerance(parsed, tolerance)
         X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
         options = CompressOptions(tolerance=tolerance, threshold=outer.threshold, random_state=random_state)
-        tables = read_tables(parsed, X_fit, X_look, options)
+        tables = read_tables(parsed, X_fit, X_look, options, name="X_look")
         given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run
         rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
         line = Line("the original", None, parsed, work_of(parsed.forest, rows))

@@ -122,6 +122,15 @@ def test_rows_that_were_looked_at_are_refused(found, tmp_path):
         pine_boost.load_survey(path, model)
 
 
+def test_messages_about_rows_name_the_table_of_the_survey(found):
+    model, X, _ = found
+    with pytest.raises(InvalidInputError, match="X_look has no rows") as empty:
+        pine_boost.survey(model, X[:600], X[:0])
+    assert empty.value.option == ("X_look",)
+    with pytest.raises(InvalidInputError, match=r"rows of X_look also occur in X_fit .* Pass held-out rows\.$"):
+        pine_boost.survey(model, X[:600], X[100:600])
+
+
 def test_a_regressor_is_offered_no_proof():
     X, y = make_table(3, n_rows=900)
     model = xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1).fit(X[:500], y[:500])

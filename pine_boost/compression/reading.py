@@ -83,11 +83,19 @@ def require_tolerance(parsed: Model, tolerance: float | None) -> None:
 
 
 def read_tables(
-    parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions, spent: Spent | None = None
+    parsed: Model,
+    X_fit: Any,
+    X_val: Any,
+    options: CompressOptions | AccelerateOptions,
+    spent: Spent | None = None,
+    name: str = "X_val",
 ) -> Tables:
-    """The rows of both tables; refuses validation rows that were evidently seen before, by a survey too."""
+    """The rows of both tables; refuses validation rows that were evidently seen before, by a survey too.
+
+    ``name`` is what the caller's user calls X_val; a survey calls it X_look and has no ``allow_overlap``.
+    """
     schema = schema_of(parsed.forest)
-    fit, val = open_rows(X_fit, schema, "X_fit"), open_rows(X_val, schema, "X_val")
+    fit, val = open_rows(X_fit, schema, "X_fit"), open_rows(X_val, schema, name)
     if fit.n_rows < _FEWEST_FIT_ROWS:
         raise InvalidInputError(
             f"X_fit has {fit.n_rows} rows; at least {_FEWEST_FIT_ROWS} are needed. The rows that "
@@ -95,15 +103,15 @@ def read_tables(
             option="X_fit",
         )
     if val.n_rows == 0:
-        raise InvalidInputError("X_val has no rows; pass rows that nothing has seen.", option="X_val")
+        raise InvalidInputError(f"{name} has no rows; pass rows that nothing has seen.", option=name)
     overlap = count_overlap(hashes_of(fit), hashes_of(val))
     if overlap.is_evident and not options.allow_overlap:
+        instead = ", or allow_overlap=True for a result that is only MEASURED" if name == "X_val" else ""
         raise InvalidInputError(
-            f"{overlap.n_seen} of the {val.n_rows} rows of X_val also occur in X_fit (about "
-            f"{overlap.n_expected:.0f} would by chance): rows that were seen before cannot carry a "
-            "promise about future inputs. Pass held-out rows, or allow_overlap=True for a result "
-            "that is only MEASURED.",
-            option=("X_val", "X_fit", "allow_overlap"),
+            f"{overlap.n_seen} of the {val.n_rows} rows of {name} also occur in X_fit (about "
+            f"{overlap.n_expected:.0f} would by chance): rows that were seen before say nothing about future inputs. "
+            f"Pass held-out rows{instead}.",
+            option=(name, "X_fit", "allow_overlap"),
         )
     asked = X_val if isinstance(val, MemoryRows) else val
     # labels that do not fit are refused now and not after the search
