@@ -137,9 +137,7 @@ NARROWEST = 1e-4
 RATIO_NOISE = 1e-6
 # Leaves of a split whose values differ by less than this share of the largest range count as equal.
 SAME_LEAVES = 1e-7
-# Shares of a margin: a row that a batch of splits violates by less than BROKEN_ROW is not violated; a
-# row closer to violation than TIGHT_ROW is included from the beginning next time.
-BROKEN_ROW = 1e-9
+# Share of a margin: a row closer to violation than this is included from the beginning next time.
 TIGHT_ROW = 1e-6
 # Share of the weight of all rows: keeps leaves without rows near 0 in a least-squares fit.
 RIDGE = 1e-6

@@ -13,7 +13,7 @@ sign. A column then matters if ``(pA) != 0``, and some unit with such a leaf is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -29,7 +29,6 @@ from pine_boost.proof.cpsat.solver import SolverSetting, answer_of, configured, 
 from pine_boost.proof.problem import Answer, Problem
 
 Units = frozenset[int]
-_COUNTING_STEPS = 100  # of a proof by counting, before the solver is called: about as long as a call takes
 _MANY_CUTS = 200  # with fewer, the LP over all cuts costs more than it saves
 
 
@@ -205,12 +204,8 @@ def hitting_set(
     """A set of at most ``most`` units that meets every cut and is not one of ``excluded``.
 
     None if there is none (without ``excluded`` this proves that more units are needed), False if the budget ran
-    out. Subsets and supersets of an excluded set stay possible. The solver is not called if a few steps of
-    counting show that there is no such set.
+    out. Subsets and supersets of an excluded set stay possible.
     """
-    as_bits = [sum(1 << unit for unit in cut) for cut in minimal_cuts(cuts)]
-    if _need_more(as_bits, most, iter(range(_COUNTING_STEPS))):
-        return None
     model, keep = _cover(cuts, n_units)
     model.add(sum(keep) <= most)
     for support in excluded:
@@ -223,30 +218,6 @@ def hitting_set(
     if answer is Answer.UNKNOWN:
         return False
     return np.array([solver.boolean_value(x) for x in keep])
-
-
-def _need_more(cuts: list[int], most: int, steps: Iterator[int]) -> bool:
-    """Whether cuts (sets of units as bits, small ones first) certainly need more than ``most`` units.
-
-    Disjoint cuts need one unit each. Otherwise, whichever unit of the first cut is kept, the cuts without it must
-    need more than ``most - 1``. False if the steps run out: not known.
-    """
-    met = n_apart = 0
-    for cut in cuts:
-        if not cut & met:
-            met |= cut
-            n_apart += 1
-    if n_apart > most:
-        return True
-    if not cuts or next(steps, None) is None:
-        return False
-    left = cuts[0]
-    while left:
-        unit = left & -left
-        left ^= unit
-        if not _need_more([cut for cut in cuts if not cut & unit], most - 1, steps):
-            return False
-    return True
 
 
 def fewest_units(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack, vstack
 
 from pine_boost.budget import Budget, StopReason
-from pine_boost.model.exact import BROKEN_ROW, RIDGE, TIGHT_ROW
+from pine_boost.model.exact import PROGRAM_NOISE, RIDGE, TIGHT_ROW
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
@@ -263,10 +263,9 @@ def closest_values(
         solver=Solver.HIGHS,
         rows_per_pass=_ROWS_PER_PASS,
         most_passes=_MOST_PASSES,
-        noise=BROKEN_ROW,
     )
     known = np.zeros(0, dtype=np.int64) if active is None else active
-    broken = np.setdiff1d(np.flatnonzero(lacking > BROKEN_ROW), known)
+    broken = np.setdiff1d(np.flatnonzero(lacking > PROGRAM_NOISE), known)
     program.join(np.union1d(known, broken[np.argsort(-lacking[broken], kind="stable")[:_ROWS_PER_PASS]]))
     if not program.active:  # nothing has to change
         return wanted, known

@@ -115,8 +115,6 @@ class LinearProgram:
         How many broken rows join at a time, and how often.
     most_active : int, optional
         Beyond so many rows only the tightest half stays.
-    noise : float
-        A row is broken if it falls short by more than this.
 
     Attributes
     ----------
@@ -137,7 +135,6 @@ class LinearProgram:
     rows_per_pass: int = 10
     most_passes: int = 200
     most_active: int | None = None
-    noise: float = PROGRAM_NOISE
     active: list[int] = field(default_factory=list, init=False)
     work: float = field(default=0.0, init=False)
     most_work: float = field(default=math.inf, init=False)
@@ -214,7 +211,7 @@ class LinearProgram:
             if solution.value < at_least:
                 return solution
             slack = self.pool.slack(solution.x)
-            broken = np.flatnonzero((slack < -self.noise) & ~self._is_active)
+            broken = np.flatnonzero((slack < -PROGRAM_NOISE) & ~self._is_active)
             if len(broken) == 0:
                 self._keep_tightest(slack)
                 return solution

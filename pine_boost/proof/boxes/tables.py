@@ -70,11 +70,6 @@ def leaf_members(trees: StateTrees, masks: LeafMasks, order: list[IntArray], lea
     return member
 
 
-def reachable_leaves(trees: StateTrees, masks: LeafMasks, rows: IntArray) -> BoolArray:
-    """Which leaves some rows of the masks admit, (n_rows, n_leaves)."""
-    return _flags(trees, np.ascontiguousarray(masks.mask[rows]))
-
-
 def _flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> BoolArray:
     """One flag per leaf from words of bits, (n_rows, n_leaves)."""
     flags = np.unpackbits(words.astype("<u8").view(np.uint8), axis=2, bitorder="little")
@@ -321,7 +316,8 @@ class SharedTables:
     def borders(self) -> list[IntArray]:
         """Per feature the positions after which the reachable leaves of the model change."""
         member = self.member[: self.n_leaves]
-        return [_borders(member[:, a:b]) for a, b in pairwise(self.offset)]
+        of_features = np.split(member, self.offset[1:-1], axis=1)
+        return [np.flatnonzero((own[:, 1:] != own[:, :-1]).any(axis=0)) for own in of_features]
 
     @cached_property
     def passed(self) -> list[IntArray]:
@@ -335,11 +331,6 @@ class SharedTables:
     def all_passed(self) -> IntArray:
         """`passed` of all features, concatenated."""
         return np.concatenate(self.passed)
-
-
-def _borders(member: npt.NDArray[np.bool_]) -> IntArray:
-    """Positions after which some leaf of the model becomes or stops being reachable."""
-    return np.flatnonzero((member[:, 1:] != member[:, :-1]).any(axis=0))
 
 
 def _orders(problem: Problem) -> list[IntArray]:
@@ -379,7 +370,7 @@ def _affordable(region: RegionTables) -> list[IntArray]:
 def _mean_margin(problem: Problem, feature: int, states: IntArray) -> npt.NDArray[np.float64]:
     """The mean margin over the leaves that each state of a feature admits; only for ordering."""
     rows = problem.masks.state_offset[feature] + states
-    reachable = reachable_leaves(problem.trees, problem.masks, rows).astype(np.float64)
+    reachable = _flags(problem.trees, np.ascontiguousarray(problem.masks.mask[rows])).astype(np.float64)
     counts = np.add.reduceat(reachable, problem.trees.leaf_offset[:-1], axis=1)
     sums = np.add.reduceat(reachable * problem.original_int[:, 0], problem.trees.leaf_offset[:-1], axis=1)
     return np.asarray((sums / counts).sum(axis=1))
