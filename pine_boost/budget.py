@@ -112,7 +112,7 @@ class Effort:
     passed_over: int = 40
     master_effort: float = 2.0
     proof_effort: float = 100.0
-    box_limit: int = 3000
+    box_limit: int = 4000
     leaf_work: float = 3e7  # a quarter of a minute of one core
 
 
