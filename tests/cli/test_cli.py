@@ -32,13 +32,13 @@ def test_prune_writes_a_model_that_keeps_its_promise(files, pruned):
 
 
 def test_all_formats_give_the_same(files, pruned, tmp_path, capsys):
-    code, out, _ = run(
+    out, _ = expect(
         capsys,
+        0,
         f"prune {files}/model.ubj --fit {files}/fit.csv --cal {files}/cal.parquet --test "
         f"{files}/test.feather --label target --alpha 0.5 -o {tmp_path}/out --json",
     )
     document = json.loads(out)
-    assert code == 0
     assert document["model"] == "model.ubj"
     assert document["test"]["fidelity_in_region"] == 1.0
     assert document["test"]["accuracy_before"] > 0.8
@@ -127,27 +127,25 @@ def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, cap
 
 
 def test_inspect_counts(files, capsys):
-    code, out, _ = run(capsys, "inspect", files / "model.ubj", "--json")
+    out, _ = expect(capsys, 0, "inspect", files / "model.ubj", "--json")
     facts = json.loads(out)
-    assert code == 0
     booster = xgboost.Booster(model_file=files / "model.json")
     assert facts["trees"] == booster.num_boosted_rounds() == 10
     table = booster.trees_to_dataframe()
     assert facts["leaves"] == int((table["Feature"] == "Leaf").sum())
     assert facts["feature_names"] == booster.feature_names
-    code, out, _ = run(capsys, "inspect", files / "model.json")
+    out, _ = expect(capsys, 0, "inspect", files / "model.json")
     assert "binary:logistic" in out
 
 
 def test_check_inputs_lists_the_rows_outside(files, pruned, capsys):
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[450:, :6]
     inside = Region.load(pruned / "region.json").contains(X)
-    code, out, _ = run(capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--json")
+    out, _ = expect(capsys, 0, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--json")
     document = json.loads(out)
-    assert code == 0
     assert document["rows_outside"] == np.flatnonzero(~inside).tolist()
     assert document["n_inside"] == int(inside.sum())
-    code, out, _ = run(capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--limit", "2")
+    out, _ = expect(capsys, 0, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--limit", "2")
     assert out.count("outside the region: score") == 2
     assert f"and {int((~inside).sum()) - 2} more rows outside" in out
 
@@ -195,9 +193,8 @@ def test_pickles_only_with_trust(files, tmp_path, capsys):
 def test_errors_are_one_line(files, tmp_path, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     names = {"MODEL": f"{files}/model.json", "FIT": f"{files}/fit.csv"}
-    code, out, err = run(capsys, *(names.get(argument, argument) for argument in arguments))
+    out, err = expect(capsys, 1, *(names.get(argument, argument) for argument in arguments))
     errors = [line for line in err.splitlines() if "error:" in line]
-    assert code == 1
     assert out == ""
     assert len(errors) == 1
     assert message in errors[0]

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import treelite
 
-from tests.support.command_line import run
+from tests.support.command_line import expect, run
 from tests.support.xgboost_models import booster_margins, make_rows, train
 
 
@@ -21,26 +21,23 @@ def test_one_model_three_ways(tmp_path, capsys):
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="f0,f1,f2,f3,f4", comments="")
 
     target = tmp_path / "model.tl"
-    code, out, _ = run(capsys, "export", source, "--to", "treelite", "-o", target)
-    assert code == 0
+    out, _ = expect(capsys, 0, "export", source, "--to", "treelite", "-o", target)
     assert f"Written to {target}" in out
     loaded = treelite.Model.deserialize(str(target))
     found = treelite.gtil.predict(loaded, rows, nthread=1, pred_margin=True).reshape(-1, 1)
     np.testing.assert_array_equal(found, booster_margins(booster, rows))
 
     target = tmp_path / "model.onnx"
-    code, out, err = run(
-        capsys, "export", source, "--to", "onnx", "-o", target, "--data", tmp_path / "rows.csv", "--json"
+    out, _ = expect(
+        capsys, 0, "export", source, "--to", "onnx", "-o", target, "--data", tmp_path / "rows.csv", "--json"
     )
-    assert code == 0, err
     assert json.loads(out)["bytes"] == target.stat().st_size
     session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
     label = session.run(["label"], {"X": rows})[0]
     np.testing.assert_array_equal(label, booster_margins(booster, rows)[:, 0] > 0)
 
     target = tmp_path / "scorer.c"
-    code, _, err = run(capsys, "export", source, "--to", "c", "-o", target)
-    assert code == 0, err
+    expect(capsys, 0, "export", source, "--to", "c", "-o", target)
     assert "predict" in target.read_text()
     subprocess.run(["cc", "-std=c99", "-ffp-contract=off", "-o", tmp_path / "scorer", target, "-lm"], check=True)
     done = subprocess.run([tmp_path / "scorer", tmp_path / "rows.csv"], check=True, capture_output=True, text=True)
@@ -53,8 +50,7 @@ def test_nothing_is_replaced_unasked(tmp_path, capsys):
     target = tmp_path / "there"
     target.write_text("precious")
     for kind in ("treelite", "onnx", "c"):
-        code, _, err = run(capsys, "export", source, "--to", kind, "-o", target)
-        assert code == 1
+        _, err = expect(capsys, 1, "export", source, "--to", kind, "-o", target)
         assert err.count("\n") == 1
     assert target.read_text() == "precious"
     assert run(capsys, "export", source, "--to", "onnx", "-o", target, "--force")[0] == 0
@@ -73,8 +69,7 @@ def test_nothing_is_replaced_unasked(tmp_path, capsys):
 def test_flags_that_say_nothing_about_the_target_are_refused(kind, words, owner, tmp_path, capsys):
     source = tmp_path / "model.json"
     train(rounds=2, objective="binary:logistic").save_model(source)
-    code, _, err = run(capsys, "export", source, "--to", kind, "-o", tmp_path / "out", *words.split())
-    assert code == 1
+    _, err = expect(capsys, 1, "export", source, "--to", kind, "-o", tmp_path / "out", *words.split())
     assert f"{words.split()[0]} belongs to --to {owner}, not to --to {kind}." in err
     assert not (tmp_path / "out").exists()
 
@@ -88,8 +83,7 @@ def test_a_pickle_needs_trust(tmp_path, capsys):
     source.write_bytes(pickle.dumps(forest))
     assert run(capsys, "export", source, "--to", "onnx", "-o", target)[0] == 1
     assert not target.exists()
-    code, _, err = run(capsys, "export", source, "--to", "onnx", "-o", target, "--trust-pickle")
-    assert code == 0, err
+    expect(capsys, 0, "export", source, "--to", "onnx", "-o", target, "--trust-pickle")
     session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
     label, probability = session.run(["label", "probability"], {"X": rows})
     np.testing.assert_array_equal(label.astype(bool), forest.predict(rows))
@@ -107,16 +101,13 @@ def test_category_codes_come_with_their_order(tmp_path, capsys):
     source = tmp_path / "model.txt"
     model.booster_.save_model(source)
     target = tmp_path / "model.tl"
-    code, _, err = run(capsys, "export", source, "--to", "treelite", "-o", target)
-    assert code == 1
+    _, err = expect(capsys, 1, "export", source, "--to", "treelite", "-o", target)
     assert "pass --codes and feed the position of each value in its list of categories" in err
     assert "categories.json" in err
-    code, out, err = run(capsys, "export", source, "--to", "treelite", "-o", target, "--codes")
-    assert code == 0, err
+    out, err = expect(capsys, 0, "export", source, "--to", "treelite", "-o", target, "--codes")
     beside = tmp_path / "model.tl.categories.json"
     assert str(beside) in out
     assert json.loads(beside.read_text()) == {"colour": ["red", "green", "blue"]}
     assert run(capsys, "export", source, "--to", "c", "-o", tmp_path / "scorer.c")[0] == 1
-    code, _, err = run(capsys, "export", source, "--to", "c", "-o", tmp_path / "scorer.c", "--codes")
-    assert code == 0, err
+    expect(capsys, 0, "export", source, "--to", "c", "-o", tmp_path / "scorer.c", "--codes")
     assert (tmp_path / "scorer.c.categories.json").read_bytes() == beside.read_bytes()

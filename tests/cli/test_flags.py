@@ -25,7 +25,7 @@ from pine_boost.errors import HoldoutWarning, InvalidInputError, MissingDependen
 from pine_boost.options import TABLE, as_command, flag_of, read_texts
 from pine_boost.region.domain import Condition, Domain, read_domain
 from pine_boost.region.region import Region
-from tests.support.command_line import run, words
+from tests.support.command_line import expect, run, words
 
 PACKAGE = Path(pine_boost.__file__).parent
 TABLES = ("X_fit", "X_cal", "X_val", "X_look")
@@ -168,12 +168,12 @@ def test_the_domain_reaches_the_region(files, tmp_path, capsys):
     name = "mean area"
     upper = float(splits[name]) * 0.999
     (tmp_path / "domain.json").write_text(json.dumps({"upper": {name: upper}}))
-    code, _, err = run(
+    _, err = expect(
         capsys,
+        0,
         f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
         f"--objective l1 --domain {tmp_path}/domain.json -o {tmp_path}/out",
     )
-    assert code == 0
     assert "The domain excludes" in err
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[:1, :6]
     X.loc[X.index[0], name] = float(splits[name]) * 1.001
@@ -181,9 +181,8 @@ def test_the_domain_reaches_the_region(files, tmp_path, capsys):
 
 
 def test_demo_prunes_and_reports(tmp_path, capsys):
-    code, out, _ = run(capsys, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "8", "--json")
+    out, _ = expect(capsys, 0, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "8", "--json")
     document = json.loads(out)
-    assert code == 0
     assert document["trees_after"] < document["trees_before"] / 2
     names = {path.name for path in (tmp_path / "demo").iterdir()}
     assert {"original.json", "model.json", "report.html", "certificate.json"} <= names
@@ -267,12 +266,10 @@ def test_ctrl_c_is_acknowledged_without_a_terminal(tmp_path, monkeypatch, capsys
         return real(*given, **named)
 
     monkeypatch.setattr("pine_boost.accelerate.proved_plan", press)
-    code, _, err = run(capsys, "accelerate", tmp_path / "model.json", "-o", tmp_path / "out")
-    assert code == 130
+    _, err = expect(capsys, 130, "accelerate", tmp_path / "model.json", "-o", tmp_path / "out")
     assert err.index("Ctrl-C: stopping; the best result so far is kept") < err.index("interrupted; wrote a scorer")
     monkeypatch.setattr("pine_boost.fleet.run_fleet", lambda *_, **__: signal.raise_signal(signal.SIGINT))
-    code, _, err = run(capsys, "fleet", tmp_path, "-o", tmp_path / "many")
-    assert code == 130
+    _, err = expect(capsys, 130, "fleet", tmp_path, "-o", tmp_path / "many")
     assert err.startswith("Ctrl-C: stopping; what is done is kept")
 
 

@@ -10,7 +10,7 @@ import pytest
 import xgboost
 from sklearn import ensemble, tree
 
-from tests.support.command_line import run
+from tests.support.command_line import expect
 from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train
 
 
@@ -20,9 +20,8 @@ def test_xgboost_files(suffix, tmp_path, capsys):
     source, target = tmp_path / f"model.{suffix}", tmp_path / f"smaller.{suffix}"
     booster.save_model(source)
     before = source.read_bytes()
-    code, out, _ = run(capsys, "simplify", source, "-o", target, "--fold-constants", "--json")
+    out, _ = expect(capsys, 0, "simplify", source, "-o", target, "--fold-constants", "--json")
     facts = json.loads(out)
-    assert code == 0
     assert facts["trees_after"] < facts["trees_before"] == 30
     assert facts["bytes_after"] == target.stat().st_size < facts["bytes_before"]
     assert not facts["exact"]
@@ -38,12 +37,10 @@ def test_pickles_stay_pickles(tmp_path, capsys):
     native = ensemble.AdaBoostClassifier(stump, n_estimators=6).fit(rows, make_labels(rows, 2))
     source, target = tmp_path / "model.pkl", tmp_path / "smaller.pkl"
     source.write_bytes(pickle.dumps(native))
-    code, _, err = run(capsys, "simplify", source, "-o", target)
-    assert code == 1
+    _, err = expect(capsys, 1, "simplify", source, "-o", target)
     assert "trust_pickle" in err or "--trust-pickle" in err
     assert not target.exists()
-    code, out, _ = run(capsys, "simplify", source, "-o", target, "--trust-pickle")
-    assert code == 0
+    out, _ = expect(capsys, 0, "simplify", source, "-o", target, "--trust-pickle")
     assert "is the same, bit for bit" in out
     assert f"Written to {target}" in out
     loaded = pickle.loads(target.read_bytes())
@@ -63,8 +60,7 @@ def test_what_cannot_be_pickled_again_is_said(tmp_path, capsys):
     native.lock = _MakesLock()
     source, target = tmp_path / "model.pkl", tmp_path / "smaller.pkl"
     source.write_bytes(pickle.dumps(native))
-    code, _, err = run(capsys, "simplify", source, "-o", target, "--trust-pickle")
-    assert code == 1
+    _, err = expect(capsys, 1, "simplify", source, "-o", target, "--trust-pickle")
     assert "cannot be pickled" in err
     assert "what no file can hold" in err
     assert not target.exists()
@@ -82,16 +78,13 @@ def test_nothing_is_replaced_unasked(tmp_path, capsys):
         (tmp_path / "smaller.ubj", "suffix"),
         (tmp_path / "no" / "folder.json", "cannot be written"),
     ):
-        code, _, err = run(capsys, "simplify", source, "-o", target)
-        assert code == 1
+        _, err = expect(capsys, 1, "simplify", source, "-o", target)
         assert message in err
         assert err.count("\n") == 1
     assert other.read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "other.json"]
-    code, _, err = run(capsys, "simplify", source, "-o", source, "--force")
-    assert code == 1
-    code, _, _ = run(capsys, "simplify", source, "-o", other, "--force")
-    assert code == 0
+    _, err = expect(capsys, 1, "simplify", source, "-o", source, "--force")
+    expect(capsys, 0, "simplify", source, "-o", other, "--force")
     assert xgboost.Booster(model_file=other).num_boosted_rounds() == 2
 
 
@@ -104,8 +97,7 @@ def test_lightgbm_text(tmp_path, capsys):
     )
     source, target = tmp_path / "model.txt", tmp_path / "smaller.txt"
     booster.save_model(source)
-    code, out, _ = run(capsys, "simplify", source, "-o", target)
-    assert code == 0
+    out, _ = expect(capsys, 0, "simplify", source, "-o", target)
     assert "trees" in out
     np.testing.assert_array_equal(
         lightgbm.Booster(model_file=target).predict(rows, raw_score=True), booster.predict(rows, raw_score=True)

@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 from pine_boost.certificate.saved import COMPRESSION
 from pine_boost.cli import build_parser, main
 from pine_boost.compression.record import RECORD
-from tests.support.command_line import words
+from tests.support.command_line import expect, words
 
 
 @pytest.fixture(scope="module")
@@ -28,57 +28,43 @@ def place(tmp_path_factory):
         f"sweep {folder}/model.json --fit {folder}/fit.npy --cal {folder}/cal.npy --alphas 0.3,0.5 "
         f"--objective l1 --indifference 0.05 --no-report -o {folder}/swept"
     )
-    assert main([str(argument) for argument in arguments]) == 0
+    assert main(arguments) == 0
     return folder
 
 
-def _run(capsys, *arguments):
-    code = main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 def test_folders_of_sweeps_are_verified_and_reported(place, capsys):
-    code, out, _ = _run(capsys, "verify", place / "model.json", place / "swept")
-    assert code == 0
+    out, _ = expect(capsys, 0, "verify", place / "model.json", place / "swept")
     assert "alpha-0.3: AGREES" in out
     assert "alpha-0.5: AGREES" in out
-    code, out, _ = _run(capsys, "verify", place / "model.json", place / "swept", "--json")
+    out, _ = expect(capsys, 0, "verify", place / "model.json", place / "swept", "--json")
     assert set(json.loads(out)) == {"alpha-0.3", "alpha-0.5"}
-    code, out, _ = _run(capsys, "report", place / "swept")
-    assert code == 0
+    out, _ = expect(capsys, 0, "report", place / "swept")
     assert out.count("report.html") == 2
     assert "Trade-off" in (place / "swept" / "alpha-0.5" / "report.html").read_text()
 
 
 def test_inputs_are_checked_against_a_folder_and_its_own_original(place, capsys):
     inner, rows = place / "swept" / "alpha-0.3", place / "test.npy"
-    code, out, _ = _run(capsys, "check-inputs", inner, rows, "--model", place / "model.json")
-    assert code == 0
+    out, _ = expect(capsys, 0, "check-inputs", inner, rows, "--model", place / "model.json")
     assert "lie in the region" in out
-    code, _, err = _run(capsys, "check-inputs", inner, rows, "--model", place / "other.json")
-    assert code == 1
+    _, err = expect(capsys, 1, "check-inputs", inner, rows, "--model", place / "other.json")
     assert "--model is not the original" in err
-    code, _, err = _run(capsys, "check-inputs", place / "swept", rows)
-    assert code == 1
+    _, err = expect(capsys, 1, "check-inputs", place / "swept", rows)
     assert "name one of its folders: alpha-0.3, alpha-0.5" in err
 
 
 def test_labels_that_are_not_there_are_an_error(place, capsys):
     base = ["prune", place / "model.json", "--fit", place / "fit.npy", "--cal", place / "cal.npy"]
-    code, _, err = _run(capsys, *base, "--label", "y", "-o", place / "nowhere")
-    assert code == 1
+    _, err = expect(capsys, 1, *base, "--label", "y", "-o", place / "nowhere")
     assert "--label y names a column of --test, but --test is missing" in err
-    code, _, err = _run(capsys, *base, "--test", place / "test.npy", "--label", "y", "-o", place / "nowhere")
-    assert code == 1
+    _, err = expect(capsys, 1, *base, "--test", place / "test.npy", "--label", "y", "-o", place / "nowhere")
     assert "no column 'y'" in err
     assert not (place / "nowhere").exists()
 
 
 def test_errors_name_what_the_command_line_has(place, capsys):
     (place / "model.pkl").write_bytes(b"\x80\x04K\x01.")
-    code, _, err = _run(capsys, "inspect", place / "model.pkl")
-    assert code == 1
+    _, err = expect(capsys, 1, "inspect", place / "model.pkl")
     assert "--trust-pickle" in err
     assert "trust_pickle=True" not in err
 

@@ -1,6 +1,7 @@
 """The scikit-learn exporter: native margins of the export are the integer sums / 2**grid."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
 from pine_boost.model import exact
-from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.model.forest import Model
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import SplitKind
 from pine_boost.parsers.sklearn.read import SklearnDocument, read_sklearn
@@ -153,14 +154,7 @@ def test_exact_ties_go_where_the_decision_says(name, n_classes, winner):
     level = 5 * (model.forest.kind == SplitKind.LEAF)[:, None]
     if model.forest.n_outputs == 1:
         level = level * 0
-    equal = PrunedForest(
-        model.forest,
-        pruned.kept,
-        np.broadcast_to(level, pruned.value_int.shape).astype(np.int64),
-        20,
-        pruned.intercept_int,
-        pruned.weights,
-    )
+    equal = replace(pruned, value_int=np.broadcast_to(level, pruned.value_int.shape).astype(np.int64))
     exported = export(model, equal)
     X = np.where(np.isnan(table(n_classes, name)[0]), 0.0, table(n_classes, name)[0])
     assert set(exported.predict(X)) == {winner}
@@ -222,9 +216,7 @@ def test_forest_threshold_holds_one_grid_unit_and_ties():
         value_int = np.zeros_like(pruned.value_int)
         first = slice(0, model.forest.tree_offset[1])
         value_int[first, 0] = units * (model.forest.kind[first] == SplitKind.LEAF)
-        exported = export(
-            model, PrunedForest(model.forest, pruned.kept, value_int, 36, pruned.intercept_int, pruned.weights)
-        )
+        exported = export(model, replace(pruned, value_int=value_int))
         assert set((exported.predict_proba(X)[:, 1] > 0.3).tolist()) == {expected}
 
 
@@ -244,9 +236,8 @@ def test_refusals():
     pruned = grid_forest(adaboost.forest)
     refitted = pruned.value_int.copy()
     refitted[np.flatnonzero(adaboost.forest.kind == SplitKind.LEAF)[0]] += 1
-    refit = PrunedForest(pruned.forest, pruned.kept, refitted, pruned.grid, pruned.intercept_int, pruned.weights)
     with pytest.raises(InvalidInputError, match="trees vote"):
-        export(adaboost, refit)
+        export(adaboost, replace(pruned, value_int=refitted))
     forest = read_sklearn(fitted("forest", 3))
     with pytest.raises(InvalidInputError, match="at least one tree"):
         export(forest, grid_forest(forest.forest, np.zeros(forest.forest.n_trees)))

@@ -187,10 +187,9 @@ def test_a_forest_of_another_model_is_refused():
 def test_leaves_that_float32_cannot_hold_are_refused():
     model = read_model(train(rounds=2, objective="binary:logistic"))
     pruned = grid_forest(model.forest)
-    too_fine = pruned.value_int * 2**20 + 1
-    broken = type(pruned)(model.forest, pruned.kept, too_fine, pruned.grid + 20, pruned.intercept_int, pruned.weights)
+    too_fine = replace(pruned, value_int=pruned.value_int * 2**20 + 1, grid=pruned.grid + 20)
     with pytest.raises(InvalidInputError, match="float32"):
-        export(model, broken)
+        export(model, too_fine)
 
 
 def test_json_numbers_are_short_and_exact():

@@ -18,10 +18,11 @@ from pine_boost.errors import CertificateMismatch
 from pine_boost.files import clear_errors, write_file
 from pine_boost.fleet import _STARTS, RECORD, _remove_leftovers, run_fleet
 from pine_boost.folders import UNFINISHED, owned_in, require_writable
-from pine_boost.json_fields import canonical, write_document
+from pine_boost.json_fields import write_document
 from pine_boost.monitoring.region_monitor import watch
 from pine_boost.scoring.scorer_folder import load_scorer
 from tests.support.command_line import exit_code, words
+from tests.support.scorer_folders import rewrite
 
 
 @pytest.fixture(scope="module")
@@ -367,14 +368,6 @@ def test_guard_lists_what_it_wrote_and_nothing_else(made, tmp_path, capsys):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def _forge(folder, **changes):
-    manifest = json.loads((folder / "scorer.json").read_text())
-    del manifest["digest"]
-    manifest.update(changes)
-    manifest["digest"] = hashlib.sha256(canonical(manifest).encode()).hexdigest()
-    (folder / "scorer.json").write_text(json.dumps(manifest))
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -393,7 +386,7 @@ def _forge(folder, **changes):
 def test_a_forged_manifest_is_refused_in_one_sentence(made, changes, tmp_path):
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path / "s"]
     assert exit_code(*call) == 0
-    _forge(tmp_path / "s", **changes)
+    rewrite(tmp_path / "s", change_manifest=lambda manifest: manifest.update(changes))
     with pytest.raises(CertificateMismatch):
         load_scorer(tmp_path / "s")
 
