@@ -4,7 +4,8 @@ import lightgbm
 import numpy as np
 import pytest
 import xgboost
-from sklearn import ensemble, tree
+from sklearn import ensemble
+from sklearn.base import clone
 
 from pine_boost import prune_booster
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
@@ -15,6 +16,7 @@ from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 from tests.support.grids import edge_rows
+from tests.support.value_models import BAGGED, ESTIMATORS, GROUPS, is_ranking, label_for, lgb, table, xgb
 from tests.support.xgboost_models import OBJECTIVES_OF_VALUES
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
@@ -23,26 +25,6 @@ LIGHTGBM_OBJECTIVES = [
     *("regression", "regression_l1", "huber", "fair", "quantile", "mape", "poisson", "gamma", "tweedie"),
     *("cross_entropy", "cross_entropy_lambda", "lambdarank", "rank_xendcg"),
 ]
-REGRESSORS = {
-    "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=6, random_state=0),
-    "huber": lambda: ensemble.GradientBoostingRegressor(loss="huber", n_estimators=6, random_state=0),
-    "forest": lambda: ensemble.RandomForestRegressor(6, max_depth=5, random_state=0),
-    "extra trees": lambda: ensemble.ExtraTreesRegressor(6, max_depth=5, random_state=0),
-    "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=6),
-    "histogram poisson": lambda: ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=6),
-    "histogram gamma": lambda: ensemble.HistGradientBoostingRegressor(loss="gamma", max_iter=6),
-    "tree": lambda: tree.DecisionTreeRegressor(max_depth=5, random_state=0),
-    "extra tree": lambda: tree.ExtraTreeRegressor(max_depth=5, random_state=0),
-}
-
-
-def _table(gaps=True):
-    random = np.random.default_rng(2)
-    X = random.normal(size=(300, 4)).round(2)
-    y = np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(300)
-    if gaps:
-        X[random.random(X.shape) < 0.1] = np.nan
-    return X, y
 
 
 def _rows(forest, X):
@@ -51,27 +33,13 @@ def _rows(forest, X):
     return rows if forest.accepts_missing else np.nan_to_num(rows)
 
 
-def _booster(objective):
-    X, y = _table()
-    y = y / y.max() if objective == "reg:logistic" else y
-    y = (y > 2).astype(float) if objective == "rank:map" else y
-    data = xgboost.DMatrix(X, np.round(y) if objective == "rank:ndcg" else y, nthread=1)
-    if objective.startswith("rank:"):
-        data.set_group([30] * 10)
-    if objective == "survival:aft":
-        data.set_float_info("label_lower_bound", y)
-        data.set_float_info("label_upper_bound", y)
-    options = {"quantile_alpha": 0.3} if objective == "reg:quantileerror" else {}
-    return xgboost.train({"objective": objective, "max_depth": 3, "nthread": 1, **options}, data, 6)
-
-
 @pytest.mark.parametrize("objective", OBJECTIVES_OF_VALUES)
 def test_xgboost_values(objective):
-    booster = _booster(objective)
+    booster = xgb(objective, gaps=True)
     for source in (booster, bytes(booster.save_raw("json")), bytes(booster.save_raw("ubj"))):
         model = read_model(source, decision="value")
         _check_value(model)
-        rows = _rows(model.forest, _table()[0])
+        rows = _rows(model.forest, table(gaps=True)[0])
         native, blur = predict_margins(model, rows)
         assert blur == 0.0
         assert np.array_equal(native, native_margins(model.forest, rows))
@@ -80,9 +48,9 @@ def test_xgboost_values(objective):
 
 @pytest.mark.parametrize("name", ["XGBRegressor", "XGBRFRegressor", "XGBRanker"])
 def test_xgboost_wrappers(name):
-    X, y = _table()
+    X, y = table(gaps=True)
     wrapper = getattr(xgboost, name)(n_estimators=6, max_depth=3, n_jobs=1)
-    options = {"group": [30] * 10} if name == "XGBRanker" else {}
+    options = {"group": GROUPS} if name == "XGBRanker" else {}
     wrapper.fit(X, (y > 2).astype(int) if name == "XGBRanker" else y, **options)
     model = read_model(wrapper, decision="value")
     _check_value(model)
@@ -93,18 +61,13 @@ def test_xgboost_wrappers(name):
 @pytest.mark.parametrize("objective", LIGHTGBM_OBJECTIVES)
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_lightgbm_values(objective, wrapped):
-    X, y = _table()
-    y = y / y.max() if objective.startswith("cross") else y
-    is_rank = objective.startswith(("lambda", "rank"))
-    y = np.minimum(np.round(y), 3) if is_rank else y
-    options = {"objective": objective, "verbose": -1, "n_jobs": 1, "min_child_samples": 5}
+    X, y = table(gaps=True)
     if wrapped:
-        kind = lightgbm.LGBMRanker if is_rank else lightgbm.LGBMRegressor
-        trained = kind(n_estimators=6, num_leaves=7, **options)
-        trained.fit(X, y, **({"group": [30] * 10} if is_rank else {}))
+        kind = lightgbm.LGBMRanker if is_ranking(objective) else lightgbm.LGBMRegressor
+        trained = kind(n_estimators=6, num_leaves=7, objective=objective, verbose=-1, n_jobs=1, min_child_samples=5)
+        trained.fit(X, label_for(objective, y), **({"group": GROUPS} if is_ranking(objective) else {}))
     else:
-        data = lightgbm.Dataset(X, y, group=[30] * 10 if is_rank else None)
-        trained = lightgbm.train({"num_leaves": 7, **options}, data, 6)
+        trained = lgb(objective, gaps=True, min_data_in_leaf=5)
     model = read_model(trained, decision="value")
     _check_value(model)
     rows = _rows(model.forest, X)
@@ -115,34 +78,25 @@ def test_lightgbm_values(objective, wrapped):
 
 @pytest.mark.parametrize("boosting", ["rf", "dart"])
 def test_lightgbm_value_is_slope_times_margin(boosting):
-    X, y = _table()
-    options = {
-        "objective": "regression",
-        "verbose": -1,
-        "num_threads": 1,
-        "bagging_freq": 1,
-        "boosting": boosting,
-        "bagging_fraction": 0.6,
-    }
-    booster = lightgbm.train(options, lightgbm.Dataset(X, y), 6)
+    booster = lgb("regression", gaps=True, **{**BAGGED, "boosting": boosting})
     model = read_model(booster, decision="value")
-    rows = _rows(model.forest, X)
+    rows = _rows(model.forest, table(gaps=True)[0])
     native = predict_margins(model, rows)[0]
     assert np.array_equal(native, native_margins(model.forest, rows))
     assert np.allclose(model.forest.slope * native[:, 0], booster.predict(rows), rtol=1e-14)
 
 
-@pytest.mark.parametrize("name", REGRESSORS)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_scikit_learn_values(name):
-    X, y = _table(gaps=name not in ("gradient", "huber"))
-    native = REGRESSORS[name]().fit(X, y)
+    X, y = table(gaps=not name.startswith("gradient"))
+    native = clone(ESTIMATORS[name]).fit(X, y)
     model = read_model(native, decision="value")
     _check_value(model)
     rows = _rows(model.forest, X)
     expected = native_margins(model.forest, rows)
     found, blur = predict_margins(model, rows)
     if "Forest" in model.kind or "ExtraTrees" in model.kind:
-        assert np.array_equal(expected[:, 0] / 6, native.predict(rows))
+        assert np.array_equal(expected[:, 0] / model.forest.n_trees, native.predict(rows))
         assert 0 < blur < 1e-12
         assert np.abs(found - expected).max() <= blur
         assert np.allclose(model.forest.slope * found[:, 0], native.predict(rows), rtol=1e-14)
@@ -160,7 +114,7 @@ def _check_value(model):
 
 
 def test_a_classifier_keeps_its_decision():
-    X, y = _table()
+    X, y = table(gaps=True)
     native = ensemble.HistGradientBoostingClassifier(max_iter=3).fit(X, y > 2)
     for decision in ("class", "value"):
         forest = read_model(native, decision=decision).forest
@@ -171,9 +125,9 @@ def test_a_classifier_keeps_its_decision():
 
 
 def test_prune_refuses_values_and_names_what_takes_them():
-    X, y = _table(gaps=False)
+    X, y = table()
     models = [
-        _booster("reg:squarederror"),
+        xgb("reg:squarederror"),
         xgboost.XGBRegressor(n_estimators=2).fit(X, y),
         lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, y),
         ensemble.RandomForestRegressor(2, max_depth=2).fit(X, y),
@@ -188,7 +142,7 @@ def test_prune_refuses_values_and_names_what_takes_them():
 def test_values_of_a_table_with_categories(library):
     import pandas
 
-    X, y = _table()
+    X, y = table(gaps=True)
     codes = np.random.default_rng(4).integers(0, 5, len(X))
     names = ["ash", "birch", "cedar", "date", "elm", "fir"]
     frame = pandas.DataFrame({"a": X[:, 0], "wood": pandas.Categorical.from_codes(codes, names)})
@@ -210,6 +164,5 @@ def test_values_of_a_table_with_categories(library):
     assert np.array_equal(native_values, native_margins(model.forest, matrix))
     edges = edge_rows(model.forest, matrix, limit=60)
     known = np.isnan(edges[:, 1]) | np.isin(edges[:, 1], np.arange(len(names)))
-    table = as_table(edges[known], schema_of(model.forest))
-    found = predict_margins(model, table)[0]
+    found = predict_margins(model, as_table(edges[known], schema_of(model.forest)))[0]
     assert np.array_equal(found, native_margins(model.forest, edges[known]))

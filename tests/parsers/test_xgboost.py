@@ -22,6 +22,7 @@ from pine_boost.parsers.xgboost.read import major_minor, read_xgboost
 from pine_boost.parsers.xgboost.trees import RECORD
 from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
 from pine_boost.parsers.xgboost.write import write_document
+from tests.support import value_models
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.xgboost_models import (
     BOOSTERS,
@@ -130,20 +131,7 @@ def test_deleted_nodes_of_pruned_trees_are_left_out():
 
 @pytest.mark.parametrize("objective", OBJECTIVES_OF_VALUES)
 def test_regressions_need_a_threshold_on_the_margin(objective):
-    rows = make_rows()
-    labels = make_labels(rows, 2).astype(float)
-    if objective in ("reg:gamma", "survival:cox", "survival:aft"):
-        labels += 0.25
-    data = xgboost.DMatrix(rows, labels, nthread=1)
-    if objective.startswith("rank"):
-        data.set_group([250, 250])
-    if objective == "survival:aft":
-        data.set_float_info("label_lower_bound", labels)
-        data.set_float_info("label_upper_bound", labels)
-    parameters = {"objective": objective, "max_depth": 3, "nthread": 1, "base_score": 0.37}
-    if objective == "reg:quantileerror":
-        parameters["quantile_alpha"] = 0.4
-    booster = xgboost.train(parameters, data, 5)
+    booster, rows = value_models.xgb(objective, gaps=True, base_score=0.37), value_models.table(gaps=True)[0]
     with pytest.raises(UnsupportedModelError, match=objective):
         read_model(booster)
     forest = read_model(booster, threshold=0.25).forest
