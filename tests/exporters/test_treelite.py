@@ -20,7 +20,7 @@ from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.gtil import gtil_margins
 from tests.support.lightgbm_models import CONFIGS, rows_for, trained
 from tests.support.sklearn_models import CASES, decide, fitted, probe_rows, table, to_raw
-from tests.support.xgboost_models import BOOSTERS, booster_margins, make_rows, train
+from tests.support.xgboost_models import BOOSTERS, booster_margins, early_stopped, make_rows, train
 
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
@@ -112,11 +112,7 @@ def test_xgboost(name):
 
 
 def test_xgboost_wrapper_uses_its_best_iteration():
-    X, y = table(3, "")
-    native = xgboost.XGBClassifier(n_estimators=40, learning_rate=0.9, early_stopping_rounds=3, n_jobs=1).fit(
-        X[:180], y[:180], eval_set=[(X[180:], y[180:])], verbose=False
-    )
-    assert native.best_iteration + 1 < native.get_booster().num_boosted_rounds()
+    native, X = early_stopped(3)
     found = gtil_margins(to_treelite(native), read_model(native).forest, X)
     assert np.array_equal(found, native.predict(X, output_margin=True))
     booster = native.get_booster()

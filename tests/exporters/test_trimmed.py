@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sklearn import ensemble
 from sklearn.base import clone
 from sklearn.inspection import partial_dependence
-from sklearn.tree import DecisionTreeRegressor, export_text
+from sklearn.tree import export_text
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
@@ -468,25 +468,15 @@ def test_histograms_keep_counts_and_sets():
     assert np.all(np.isfinite(found))
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        ensemble.RandomForestRegressor(6, max_depth=4, random_state=0),
-        ensemble.ExtraTreesRegressor(6, max_depth=4, random_state=0),
-        DecisionTreeRegressor(max_depth=4, random_state=0),
-        ensemble.GradientBoostingRegressor(n_estimators=6, random_state=0),
-        ensemble.HistGradientBoostingRegressor(max_iter=6),
-    ],
-    ids=lambda estimator: type(estimator).__name__,
-)
-def test_regressors_with_a_threshold(estimator):
+@pytest.mark.parametrize("name", ["forest", "extra trees", "tree", "gradient", "histogram"])
+def test_regressors_with_a_threshold(name):
     X, y = sklearn_models.table(4, "")
-    native = clone(estimator).fit(X, y + 0.125)
+    native = clone(value_models.ESTIMATORS[name]).fit(X, y + 0.125)
     model = read_model(native, threshold=1.5)
     pruned = cut(grid_forest(model.forest, grid=20), share=0.3, seed=1)
     exported = export(model, pruned)
     rows = np.vstack([X, edge_rows(model.forest, X, limit=60)])
-    if type(native).__name__ == "GradientBoostingRegressor":
+    if name == "gradient":
         rows = np.nan_to_num(rows)
     margins = integer_margins(pruned, rows)[:, 0] / 2.0**pruned.grid
     if model.document.family == "average":

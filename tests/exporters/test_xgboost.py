@@ -11,6 +11,7 @@ import xgboost
 from pine_boost import prune_booster, simplify
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
+from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.xgboost.document import read_document
 from pine_boost.parsers.xgboost.intercept import constant_document
@@ -21,6 +22,7 @@ from tests.support.xgboost_models import (
     BOOSTERS,
     booster_margins,
     categorical_booster,
+    early_stopped,
     expected_margins,
     make_labels,
     make_rows,
@@ -261,11 +263,7 @@ def test_classifier_export_is_a_whole_classifier(name):
 
 
 def test_early_stopped_classifier_predicts_with_all_exported_trees():
-    rows = make_rows()
-    labels = make_labels(rows, 2)
-    original = xgboost.XGBClassifier(
-        n_estimators=60, max_depth=5, n_jobs=1, early_stopping_rounds=5, learning_rate=0.9
-    ).fit(rows[:250], labels[:250], eval_set=[(rows[250:], labels[250:])], verbose=False)
+    original, rows = early_stopped()
     model = read_model(original)
     pruned = grid_forest(model.forest)
     exported = export(model, pruned)
@@ -278,15 +276,19 @@ def test_early_stopped_classifier_predicts_with_all_exported_trees():
     np.testing.assert_array_equal(exported.predict(rows), original.predict(rows))
 
 
-def test_file_of_a_wrapper_loads_into_a_wrapper_again(tmp_path):
+@pytest.mark.parametrize("suffix", ["json", "ubj"])
+def test_file_of_a_wrapper_is_read_like_the_wrapper_and_loads_into_one_again(suffix, tmp_path):
     rows = make_rows()
     original = xgboost.XGBClassifier(n_estimators=6, n_jobs=1).fit(rows, make_labels(rows, 3))
     original.get_booster().set_attr(best_iteration="3")
-    original.save_model(tmp_path / "model.json")
-    model = read_model(tmp_path / "model.json")
-    (tmp_path / "pruned.json").write_bytes(export(model, grid_forest(model.forest)))
+    original.get_booster().save_model(tmp_path / f"booster.{suffix}")
+    assert read_model(tmp_path / f"booster.{suffix}").forest.n_trees == 6 * 3
+    original.save_model(tmp_path / f"model.{suffix}")
+    model = read_model(tmp_path / f"model.{suffix}")
+    assert model.forest.n_trees == 4 * 3
+    (tmp_path / f"pruned.{suffix}").write_bytes(export(model, grid_forest(model.forest)))
     loaded = xgboost.XGBClassifier(n_jobs=1)
-    loaded.load_model(tmp_path / "pruned.json")
+    loaded.load_model(tmp_path / f"pruned.{suffix}")
     np.testing.assert_array_equal(loaded.predict(rows), original.predict(rows))
     assert loaded.get_booster().num_boosted_rounds() == 4
 
@@ -319,7 +321,7 @@ def test_string_labels_of_a_subclass_survive():
     np.testing.assert_array_equal(exported.predict(rows), original.predict(rows))
 
 
-def test_pandas_categories_survive_and_are_recoded():
+def test_pandas_categories_are_kept_in_code_order_and_recoded():
     import pandas
 
     random = np.random.default_rng(0)
@@ -328,16 +330,19 @@ def test_pandas_categories_survive_and_are_recoded():
         {
             "x": random.normal(size=300),
             "name": pandas.Categorical(names, categories=["red", "blue", "green"]),
-            "size": pandas.Categorical(random.choice([7, 3, 40], 300)),
+            "size": pandas.Categorical(random.choice([7, 3, 40], 300), categories=[40, 3, 7]),
         }
     )
     labels = ((names == "red") ^ (table["size"] == 3) ^ (table.x > 0)).astype(int)
     original = xgboost.XGBClassifier(n_estimators=6, n_jobs=1, enable_categorical=True)
     original.fit(table, labels)
     model = read_model(original)
+    assert model.forest.feature_categories == (None, ("red", "blue", "green"), (40, 3, 7))
+    codes = np.column_stack([table.x, table["name"].cat.codes, table["size"].cat.codes])
+    native = original.predict(table, output_margin=True)
+    np.testing.assert_array_equal(native_margins(model.forest, codes)[:, 0], native)
     pruned = grid_forest(model.forest, some_weights(model.forest))
     exported = export(model, pruned)
-    codes = np.column_stack([table.x, table["name"].cat.codes, table["size"].cat.codes])
     expected = expected_margins(pruned, codes)[:, 0]
     np.testing.assert_array_equal(exported.predict(table, output_margin=True), expected)
     table["name"] = table["name"].cat.reorder_categories(["green", "red", "blue"])
@@ -345,11 +350,15 @@ def test_pandas_categories_survive_and_are_recoded():
     assert read_model(exported).forest.feature_categories == model.forest.feature_categories
 
 
-def test_regressor_export():
+@pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
+def test_regressor(objective):
     rows = make_rows()
-    original = xgboost.XGBRegressor(n_estimators=6, n_jobs=1, objective="count:poisson")
+    original = xgboost.XGBRegressor(n_estimators=6, n_jobs=1, objective=objective)
     original.fit(rows, make_labels(rows, 5))
     model = read_model(original, threshold=0.5)
+    assert model.kind == "xgboost.XGBRegressor"
+    native = original.predict(rows, output_margin=True)
+    np.testing.assert_array_equal(native_margins(model.forest, rows)[:, 0], native)
     pruned = grid_forest(model.forest, some_weights(model.forest))
     exported = export(model, pruned)
     assert type(exported) is xgboost.XGBRegressor

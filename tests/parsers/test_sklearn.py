@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
     ExtraTreesClassifier,
-    ExtraTreesRegressor,
     GradientBoostingClassifier,
-    GradientBoostingRegressor,
     HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
     IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
@@ -26,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
@@ -37,6 +35,7 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.sklearn.read import read_isolation_forest, read_sklearn
 from tests.support.grids import edge_rows
 from tests.support.sklearn_models import CASES, decide, expected_values, fitted, native_values, probe_rows, table
+from tests.support.value_models import ESTIMATORS as REGRESSORS
 
 # OpenMP threads that spin on a shared machine turn seconds into minutes
 threadpool_limits(1)
@@ -255,22 +254,10 @@ def test_probability_threshold_of_a_forest(name, threshold):
     assert np.array_equal(above[clear], margins[clear] > 0)
 
 
-@pytest.mark.parametrize(
-    "native",
-    [
-        RandomForestRegressor(5, max_depth=4, random_state=0),
-        ExtraTreesRegressor(5, max_depth=4, random_state=0),
-        DecisionTreeRegressor(max_depth=4, random_state=0),
-        GradientBoostingRegressor(n_estimators=5, random_state=0),
-        GradientBoostingRegressor(n_estimators=5, loss="huber", random_state=0),
-        HistGradientBoostingRegressor(max_iter=5, random_state=0),
-    ],
-    ids=lambda native: type(native).__name__,
-)
-def test_regressors_need_a_threshold(native):
+@pytest.mark.parametrize("name", ["forest", "extra trees", "tree", "gradient", "gradient huber", "histogram"])
+def test_regressors_need_a_threshold(name):
     X, y = table(3, "")
-    target = X[:, 0] * 2 + y
-    native.fit(X, target)
+    native = clone(REGRESSORS[name]).fit(X, X[:, 0] * 2 + y)
     forest = read_sklearn(native, threshold=0.7).forest
     margins = native_margins(forest, X)[:, 0]
     above = native.predict(X) > 0.7

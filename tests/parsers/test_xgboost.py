@@ -18,7 +18,7 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.nodes import Nodes, one_tree
 from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
 from pine_boost.parsers.xgboost.intercept import constant_document, fold_weights
-from pine_boost.parsers.xgboost.read import major_minor, read_xgboost
+from pine_boost.parsers.xgboost.read import major_minor
 from pine_boost.parsers.xgboost.trees import RECORD
 from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
 from pine_boost.parsers.xgboost.write import write_document
@@ -31,6 +31,7 @@ from tests.support.xgboost_models import (
     WEIGHT_PLACES,
     booster_margins,
     categorical_booster,
+    early_stopped,
     make_labels,
     make_rows,
     move_weights,
@@ -252,31 +253,15 @@ def test_softmax_compares_margins_and_softprob_rounded_probabilities():
 
 
 def test_wrapper_honours_best_iteration_and_booster_does_not():
-    rows = make_rows()
-    labels = make_labels(rows, 2)
-    classifier = xgboost.XGBClassifier(
-        n_estimators=60, max_depth=5, n_jobs=1, early_stopping_rounds=5, learning_rate=0.9
-    ).fit(rows[:250], labels[:250], eval_set=[(rows[250:], labels[250:])], verbose=False)
+    classifier, rows = early_stopped()
     booster = classifier.get_booster()
     used, total = classifier.best_iteration + 1, booster.num_boosted_rounds()
-    assert used < total
     wrapper, whole = read_model(classifier), read_model(booster)
     assert (wrapper.forest.n_trees, whole.forest.n_trees) == (used, total)
     np.testing.assert_array_equal(
         native_margins(wrapper.forest, rows)[:, 0], classifier.predict(rows, output_margin=True)
     )
     np.testing.assert_array_equal(native_margins(whole.forest, rows), booster_margins(booster, rows))
-
-
-def test_file_saved_by_a_wrapper_is_read_like_the_wrapper(tmp_path):
-    rows = make_rows()
-    labels = make_labels(rows, 2)
-    classifier = xgboost.XGBClassifier(n_estimators=9, n_jobs=1).fit(rows, labels)
-    classifier.get_booster().set_attr(best_iteration="3")
-    classifier.save_model(tmp_path / "wrapper.ubj")
-    classifier.get_booster().save_model(tmp_path / "booster.ubj")
-    assert read_model(tmp_path / "wrapper.ubj").forest.n_trees == 4
-    assert read_model(tmp_path / "booster.ubj").forest.n_trees == 9
 
 
 def test_missing_value_is_compared_as_float32():
@@ -305,27 +290,6 @@ def test_categorical_splits(max_cat_to_onehot):
     assert forest.feature_names == ("x", "c", "d")
     probe = np.vstack([rows[:100], edge_rows(forest, rows, limit=60)])
     np.testing.assert_array_equal(native_margins(forest, probe), booster_margins(booster, probe))
-
-
-def test_pandas_categories_are_kept_in_code_order():
-    random = np.random.default_rng(0)
-    names = random.choice(["red", "green", "blue"], 300)
-    sizes = random.choice([7, 3, 40], 300)
-    table = pandas.DataFrame(
-        {
-            "x": random.normal(size=300),
-            "name": pandas.Categorical(names, categories=["red", "blue", "green"]),
-            "size": pandas.Categorical(sizes, categories=[40, 3, 7]),
-        }
-    )
-    labels = ((names == "red") ^ (sizes == 3) ^ (table.x > 0)).astype(int)
-    classifier = xgboost.XGBClassifier(n_estimators=6, n_jobs=1, enable_categorical=True)
-    classifier.fit(table, labels)
-    forest = read_model(classifier).forest
-    assert forest.feature_categories == (None, ("red", "blue", "green"), (40, 3, 7))
-    codes = np.column_stack([table.x, table["name"].cat.codes, table["size"].cat.codes])
-    native = classifier.predict(table, output_margin=True)
-    np.testing.assert_array_equal(native_margins(forest, codes)[:, 0], native)
 
 
 def test_category_names_that_xgboost_stores_cut_are_refused():
@@ -385,15 +349,6 @@ def test_refused_by_name():
     two = xgboost.XGBClassifier(n_estimators=2, n_jobs=1, objective="multi:softprob", num_class=2)
     with pytest.raises(UnsupportedModelError, match="refit"):
         read_model(two.fit(rows, labels > 0))
-
-
-def test_regressor_with_a_threshold():
-    rows = make_rows()
-    regressor = xgboost.XGBRegressor(n_estimators=6, n_jobs=1).fit(rows, make_labels(rows, 5))
-    model = read_xgboost(regressor, threshold=2.0)
-    assert model.kind == "xgboost.XGBRegressor"
-    native = regressor.predict(rows)
-    np.testing.assert_array_equal(native_margins(model.forest, rows)[:, 0], native)
 
 
 def test_vector_leaves_of_3_0_are_refused_by_name():

@@ -77,6 +77,17 @@ def train(rounds=12, n_classes=2, rows=None, **parameters):
     return xgboost.train(parameters, data, rounds)
 
 
+def early_stopped(n_classes=2):
+    """A classifier that uses fewer rounds than it has, and its rows."""
+    rows = make_rows()
+    labels = make_labels(rows, n_classes)
+    classifier = xgboost.XGBClassifier(
+        n_estimators=60, max_depth=5, n_jobs=1, early_stopping_rounds=5, learning_rate=0.9
+    ).fit(rows[:250], labels[:250], eval_set=[(rows[250:], labels[250:])], verbose=False)
+    assert classifier.best_iteration + 1 < classifier.get_booster().num_boosted_rounds()
+    return classifier, rows
+
+
 def booster_margins(booster, rows):
     data = xgboost.DMatrix(rows, nthread=1, feature_names=booster.feature_names, feature_types=booster.feature_types)
     margins = booster.predict(data, output_margin=True)
