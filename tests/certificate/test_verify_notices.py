@@ -20,7 +20,7 @@ from pine_boost.parsers import read_model
 from pine_boost.verifying import verify
 from tests.support.command_line import words
 from tests.support.native_models import make_table
-from tests.support.verifying import breast_or_iris, reworded
+from tests.support.verifying import breast_or_iris, reworded, verify_folder
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 
@@ -47,15 +47,8 @@ def saved(tables, tmp_path_factory):
     return folder
 
 
-def _verify(saved, pruned=None, **given):
-    out = saved / "out"
-    return verify(
-        saved / "original.json",
-        out / "model.json" if pruned is None else pruned,
-        given.pop("region", out / "region.json"),
-        given.pop("certificate", out / "certificate.json"),
-        **given,
-    )
+def _verify(saved, **given):
+    return verify_folder(saved / "original.json", saved / "out", **given)
 
 
 EDITS = {
@@ -72,7 +65,7 @@ def test_what_is_not_in_the_trees_is_compared_too(saved, edit):
     document = json.loads((saved / "out" / "model.json").read_text())
     edit(document)
     with pytest.raises(CertificateMismatch, match=r"differ in|The pruned model is not"):
-        _verify(saved, json.dumps(document).encode())
+        _verify(saved, pruned=json.dumps(document).encode())
 
 
 def test_names_of_a_lightgbm_text_are_compared(tables):
@@ -107,10 +100,7 @@ def test_what_only_a_wrapper_knows_does_not_hinder_verifying_from_files(tables, 
     model = xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1, **options).fit(X_fit, y)
     model.save_model(tmp_path / "original.json")
     folder = prune_booster(model, X_fit, X_cal, alpha=0.2).save(tmp_path / "out", report=False)
-    found = verify(
-        tmp_path / "original.json", folder / "model.json", folder / "region.json", folder / "certificate.json"
-    )
-    assert found.agrees
+    assert verify_folder(tmp_path / "original.json", folder).agrees
 
 
 def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(saved, tables):

@@ -14,7 +14,7 @@ from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.synthetic_rows import edge_rows as agreement_rows
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
-from tests.support.category_tables import words_and_codes
+from tests.support.category_tables import models_of_categories, words_and_codes
 from tests.support.grids import edge_rows, integer_margins
 from tests.support.native_models import MODELS, built
 from tests.support.trimmed import cut_forest
@@ -113,11 +113,7 @@ def test_regressors_return_values(name):
 
 def test_category_names_need_codes():
     frame, codes, y = words_and_codes()
-    for native in (
-        xgboost.XGBClassifier(n_estimators=4, enable_categorical=True, n_jobs=1),
-        lightgbm.LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1, min_child_samples=5),
-        ensemble.HistGradientBoostingClassifier(max_iter=4, categorical_features=["word"]),
-    ):
+    for native in models_of_categories().values():
         native.fit(frame, y)
         with pytest.raises(UnsupportedModelError, match="ONNX only whole numbers"):
             to_onnx(native)

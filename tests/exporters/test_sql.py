@@ -22,7 +22,7 @@ from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
-from tests.support.category_tables import words_and_codes
+from tests.support.category_tables import models_of_categories, words_and_codes
 from tests.support.command_line import run
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import MODELS, built
@@ -183,11 +183,7 @@ def test_what_sql_cannot_say_is_refused():
 
 def test_named_categories_are_codes():
     frame, codes, y = words_and_codes()
-    for native in (
-        xgboost.XGBClassifier(n_estimators=5, max_depth=3, enable_categorical=True, max_cat_to_onehot=1, n_jobs=1),
-        lightgbm.LGBMClassifier(n_estimators=5, num_leaves=6, min_data_per_group=5, n_jobs=1, verbose=-1),
-        ensemble.HistGradientBoostingClassifier(max_iter=5, categorical_features=[1]),
-    ):
+    for native in models_of_categories().values():
         native.fit(frame, y)
         with pytest.raises(UnsupportedModelError, match="SQL only whole numbers"):
             to_sql(native)

@@ -2,7 +2,6 @@
 
 import lightgbm
 import numpy as np
-import pandas
 import pytest
 import xgboost
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
@@ -15,7 +14,7 @@ from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.prune import prune_booster
 from tests.support import value_models
-from tests.support.category_tables import words_and_codes
+from tests.support.category_tables import models_of_categories, words_and_codes
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.gtil import gtil_margins
 from tests.support.lightgbm_models import CONFIGS, rows_for, trained
@@ -137,14 +136,6 @@ def test_xgboost_categories_and_missing_value():
             xgboost.DMatrix(rows, feature_types=["q", "c"], enable_categorical=True), output_margin=True
         )
         assert np.array_equal(gtil_margins(to_treelite(booster), model.forest, rows)[:, 0], native)
-    # a table of strings
-    words = np.array(list("abcdefghi"))
-    frame = pandas.DataFrame({"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)})
-    native = xgboost.XGBClassifier(n_estimators=5, enable_categorical=True, tree_method="hist", n_jobs=1).fit(frame, y)
-    with pytest.raises(UnsupportedModelError, match="category values of a table for word"):
-        to_treelite(native)
-    found = gtil_margins(to_treelite(native, codes=True), read_model(native).forest, codes)[:, 0]
-    assert np.array_equal(found, native.predict(frame, output_margin=True))
     # another missing value
     native = xgboost.XGBClassifier(n_estimators=3, missing=-999.0, n_jobs=1).fit(codes, y)
     with pytest.raises(UnsupportedModelError, match=r"-999\.0 as missing"):
@@ -197,17 +188,15 @@ def test_lightgbm_zero_as_missing_is_refused_or_right():
     assert all("retrain with zero_as_missing=false" in message for message in messages)
 
 
-def test_lightgbm_wrapper_with_a_table():
-    random = np.random.default_rng(0)
-    codes = np.column_stack([random.normal(size=400), random.integers(0, 6, 400)])
-    words = np.array(list("abcdef"))
-    frame = pandas.DataFrame({"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)})
-    y = (codes[:, 1] % 3 == 0) ^ (codes[:, 0] > 0)
-    native = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(frame, y)
-    with pytest.raises(UnsupportedModelError, match="codes=True"):
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
+def test_categories_with_names_need_codes(library):
+    frame, codes, y = words_and_codes()
+    native = models_of_categories()[library].fit(frame, y)
+    with pytest.raises(UnsupportedModelError, match=r"category values of a table for word.*codes=True"):
         to_treelite(native)
-    found = gtil_margins(to_treelite(native, codes=True), read_model(native).forest, codes)[:, 0]
-    assert np.array_equal(found, native.predict(frame, raw_score=True))
+    model = read_model(native)
+    found = gtil_margins(to_treelite(native, codes=True), model.forest, codes)
+    assert np.array_equal(found, predict_margins(model, frame)[0])
 
 
 def test_compiled_by_tl2cgen(tmp_path):

@@ -4,26 +4,17 @@ import copy
 import threading
 from functools import cache
 
-import lightgbm
 import numpy as np
 import pytest
-import xgboost
-from sklearn import ensemble
 
 import pine_boost
 from pine_boost.exporters import copy_value, export, export_trimmed
 from pine_boost.model.trimming import trim
 from pine_boost.parsers import read_model
 from tests.support.grids import grid_forest
+from tests.support.native_models import small_models
 
-KINDS = {
-    "LightGBM": lambda: lightgbm.LGBMClassifier(n_estimators=8, num_leaves=4, n_jobs=1, verbose=-1, random_state=0),
-    "XGBoost": lambda: xgboost.XGBClassifier(n_estimators=8, max_depth=2, n_jobs=1),
-    "GradientBoosting": lambda: ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0),
-    "HistGradientBoosting": lambda: ensemble.HistGradientBoostingClassifier(
-        max_iter=8, max_leaf_nodes=4, early_stopping=False, random_state=0
-    ),
-}
+KINDS = ("lightgbm", "xgboost", "gradient", "histogram")
 
 
 @cache
@@ -35,7 +26,7 @@ def _table():
 @cache
 def _with_lock(kind):
     X, y = _table()
-    model = KINDS[kind]().fit(X[:300], y[:300])
+    model = small_models(0, 2)[kind].fit(X[:300], y[:300])
     model.lock = threading.Lock()
     model.notes = {"seen": [1, 2]}
     return model
@@ -93,7 +84,7 @@ def test_memory_errors_are_not_taken_for_what_cannot_be_copied():
 @pytest.mark.parametrize("trimmed", [False, True])
 def test_whatever_a_writer_raises_is_an_error_of_ours(trimmed, monkeypatch):
     X, y = _table()
-    model = read_model(KINDS["GradientBoosting"]().fit(X[:300], y[:300]))
+    model = read_model(small_models(0, 2)["gradient"].fit(X[:300], y[:300]))
     forest = model.forest
     pruned = grid_forest(forest, np.ones(forest.n_trees))
     trimming = trim(forest, np.arange(forest.n_trees))

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pine_boost import GuardedModel, prune_booster, verify
+from pine_boost import GuardedModel, prune_booster
 from pine_boost.parsers import read_model
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.category_attacks import (
@@ -21,6 +21,7 @@ from tests.support.category_attacks import (
     native_distance,
 )
 from tests.support.native_models import built
+from tests.support.verifying import verify_folder
 
 FORMS = {"rounds": {"indifference": "auto"}, "leaves": {"indifference": "auto", "unit": "leaf"}}
 CASES = [(kind, form) for kind in KINDS for form in FORMS if form == "leaves" or "-3" not in kind]
@@ -107,8 +108,7 @@ def test_verified_from_files_alone(kind, tmp_path):
     original = tmp_path / ("original.json" if kind.startswith("xgboost") else "original.txt")
     booster.save_model(original)
     folder = result.save(tmp_path / "pruned", report=False)
-    smaller = next(folder.glob("model.*"))
-    verdict = verify(original, smaller, folder / "region.json", folder / "certificate.json")
+    verdict = verify_folder(original, folder)
     assert (verdict.agrees, verdict.serving_proved) == (True, True)
 
 

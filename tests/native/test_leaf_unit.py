@@ -18,7 +18,7 @@ from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, UnsupportedModelError
 from pine_boost.verifying import verify
 from tests.support.leaf_results import KINDS, check_native, leaves_from_the_original, prune_and_verify_by_command
-from tests.support.verifying import breast_or_iris, fitted
+from tests.support.verifying import breast_or_iris, fitted, verify_folder
 
 
 def _deep(kind):
@@ -101,8 +101,8 @@ def _saved(folder, native, result):
     """The files that `verify` takes, and the certificate read from its own."""
     native.save_model(folder / "original.json")
     out = result.save(folder / "pruned", report=False)
+    assert verify_folder(folder / "original.json", out).agrees is True
     files = [folder / "original.json", out / "model.json", out / "region.json"]
-    assert verify(*files, out / "certificate.json").agrees is True
     certificate = Certificate.load(out / "certificate.json")
     assert certificate == result.certificate
     return files, certificate

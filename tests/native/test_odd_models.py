@@ -8,7 +8,7 @@ import pytest
 import xgboost
 from sklearn import ensemble
 
-from pine_boost import prune_booster, verify
+from pine_boost import prune_booster
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.reference import native_margins
 from pine_boost.model.states import build_space
@@ -16,6 +16,9 @@ from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
+from tests.support import value_models
+from tests.support.category_tables import models_of_categories
+from tests.support.verifying import verify_folder
 
 
 def _numbers():
@@ -155,24 +158,12 @@ def _categories(n_known):
     return frame, label.astype(int)
 
 
-def _categorical_model(library):
-    if library == "xgboost":
-        return xgboost.XGBClassifier(
-            n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True, max_cat_to_onehot=1
-        )
-    if library == "lightgbm":
-        return lightgbm.LGBMClassifier(
-            n_estimators=8, max_depth=3, n_jobs=1, verbose=-1, min_child_samples=5, min_data_per_group=5, cat_smooth=1
-        )
-    return ensemble.HistGradientBoostingClassifier(max_iter=8, max_depth=3, categorical_features="from_dtype")
-
-
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
 @pytest.mark.parametrize("n_known", [6, 9])
 def test_categories_of_every_table(library, kind, n_known):
     frame, label = _categories(n_known)
-    model = _categorical_model(library).fit(frame, label)
+    model = models_of_categories()[library].fit(frame, label)
     table = frame
     if kind == "polars":
         table = polars.from_pandas(frame)
@@ -194,7 +185,7 @@ def test_categories_of_every_table(library, kind, n_known):
 @pytest.mark.parametrize("n_known", [6, 9])
 def test_every_state_of_a_category_is_replayed_as_itself(library, n_known):
     frame, label = _categories(n_known)
-    model = read_model(_categorical_model(library).fit(frame, label))
+    model = read_model(models_of_categories()[library].fit(frame, label))
     space = build_space(model.forest)
     axis = space.axes[1]
     assert axis.codes is not None
@@ -221,16 +212,10 @@ def test_infinity_in_the_rows_of_a_booster():
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
 def test_a_table_that_the_library_refuses_is_an_error_of_ours(library):
     frame, label = _categories(6)
-    model = read_model(_categorical_model(library).fit(frame, label))
+    model = read_model(models_of_categories()[library].fit(frame, label))
     for ask in (predict_classes, predict_margins):
         with pytest.raises(InvalidInputError, match="own predict refuses this table"):
             ask(model, frame.assign(x="text"))
-
-
-def _table():
-    random = np.random.default_rng(0)
-    X = random.normal(size=(600, 4)).round(1)
-    return X, np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(600)
 
 
 THRESHOLDED = {
@@ -248,7 +233,7 @@ THRESHOLDED = {
 @pytest.mark.parametrize("name", THRESHOLDED)
 def test_the_region_takes_the_original_itself(name):
     make, threshold = THRESHOLDED[name]
-    X, y = _table()
+    X, y = value_models.table(n_rows=600)
     model = make().fit(X, (y > 2).astype(int) if "classes" in name else y)
     result = prune_booster(model, X[:300], X[300:], alpha=0.4, indifference=0.05, threshold=threshold, time_limit=20)
     region, rows = result.region, X[300:]
@@ -271,14 +256,11 @@ def test_the_region_takes_the_original_itself(name):
     ids=["missing -999", "missing 0", "logitraw"],
 )
 def test_files_of_odd_wrappers_verify(options, tmp_path):
-    X, y = _table()
+    X, y = value_models.table(n_rows=600)
     X[::7, 1] = options.get("missing", X[::7, 1])
     label = (y > 2).astype(int) ^ (np.random.default_rng(1).random(600) < 0.1)
     model = xgboost.XGBClassifier(n_estimators=10, max_depth=1, n_jobs=1, **options).fit(X, label)
     result = prune_booster(model, X[:300], X[300:], alpha=0.3, time_limit=20)
     assert result.certificate.trees_after < result.certificate.trees_before
     model.save_model(tmp_path / "original.json")
-    folder = tmp_path / "pruned"
-    result.save(folder)
-    files = [folder / name for name in ("model.json", "region.json", "certificate.json")]
-    assert verify(tmp_path / "original.json", *files).agrees is True
+    assert verify_folder(tmp_path / "original.json", result.save(tmp_path / "pruned")).agrees is True

@@ -24,6 +24,7 @@ from tests.support.catboost_models import KINDS, one_hot, table_of_towns
 from tests.support.hard_rows import hard_rows
 from tests.support.native_files import load_native
 from tests.support.native_models import CATBOOST_QUIET, built, make_table
+from tests.support.verifying import verify_folder
 
 
 def raw(native, X):
@@ -238,10 +239,8 @@ def test_a_pruned_model_with_one_hot_categories_is_verified_from_files(tmp_path)
     inside = result.region.contains(fresh)
     assert inside.sum() > 500
     assert np.array_equal(result.model.predict(fresh[inside]), native.predict(fresh[inside]))
-    result.save(tmp_path / "result")
     (tmp_path / "original.json").write_bytes(original_bytes(read_model(native)))
-    files = [tmp_path / "result" / name for name in ("model.json", "region.json", "certificate.json")]
-    assert pine_boost.verify(tmp_path / "original.json", *files).agrees
+    assert verify_folder(tmp_path / "original.json", result.save(tmp_path / "result")).agrees
     compressed = pine_boost.compress_booster(native, fit, cal, fidelity=0.9)
     assert read_model(compressed.model).forest.n_leaves < read_model(native).forest.n_leaves
     simplified = pine_boost.simplify(native).model

@@ -20,6 +20,7 @@ from pine_boost.native.predict import load_native, original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.parsers.catboost.category_hash import category_hash
 from pine_boost.parsers.traits import LIBRARIES, Traits, describe, traits_of
+from tests.support.native_models import small_models
 
 
 def _frame():
@@ -150,13 +151,7 @@ CLASSIFIERS = ("xgboost", "lightgbm", "gradient", "histogram")
 @cache
 def _classifier(name):
     X = np.random.default_rng(0).normal(size=(200, 3))
-    model = {
-        "xgboost": xgboost.XGBClassifier(n_estimators=3, n_jobs=1),
-        "lightgbm": lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1),
-        "gradient": ensemble.GradientBoostingClassifier(n_estimators=3),
-        "histogram": ensemble.HistGradientBoostingClassifier(max_iter=3),
-    }[name]
-    return model.fit(X, (X[:, 0] > 0).astype(int))
+    return small_models(0, 2, few=3)[name].fit(X, (X[:, 0] > 0).astype(int))
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)

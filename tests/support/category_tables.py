@@ -128,6 +128,23 @@ def category_tables(values: tuple[Any, ...]) -> dict[str, Any]:
     return tables
 
 
+def models_of_categories() -> dict[str, Any]:
+    """One estimator per library, not fitted, that takes the categories of a frame and splits sets of them."""
+    import lightgbm
+    import xgboost
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return {
+        "xgboost": xgboost.XGBClassifier(
+            n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True, max_cat_to_onehot=1
+        ),
+        "lightgbm": lightgbm.LGBMClassifier(
+            n_estimators=8, max_depth=3, n_jobs=1, verbose=-1, min_child_samples=5, min_data_per_group=5, cat_smooth=1
+        ),
+        "histogram": HistGradientBoostingClassifier(max_iter=8, max_depth=3, categorical_features="from_dtype"),
+    }
+
+
 def words_and_codes() -> tuple[Any, np.ndarray, np.ndarray]:
     """A frame with one number and one word, the same as a matrix of codes, and labels."""
     import pandas

@@ -19,11 +19,11 @@ BAGGED = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}
 GROUPS = [30] * 10
 
 
-def table(gaps: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def table(gaps: bool = False, n_rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
     """Four columns and a positive label."""
     random = np.random.default_rng(2)
-    X = random.normal(size=(300, 4)).round(2)
-    y = np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(300)
+    X = random.normal(size=(n_rows, 4)).round(2)
+    y = np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(n_rows)
     if gaps:
         X[random.random(X.shape) < 0.1] = np.nan
     return X, y

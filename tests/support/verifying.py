@@ -7,6 +7,7 @@ nothing: an unknown name is a KeyError of the test.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import lightgbm
@@ -17,8 +18,10 @@ from sklearn import datasets, ensemble
 
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import claim_of, kept_reason, rests_on
+from pine_boost.certificate.verification import Verification
 from pine_boost.prune import prune_booster
 from pine_boost.result import PruneResult
+from pine_boost.verifying import verify
 
 
 def breast_or_iris(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -70,6 +73,13 @@ def reworded(certificate: Certificate, **changed: Any) -> Certificate:
     made = replace(certificate, **changed)
     made = replace(made, reason=kept_reason(made))
     return replace(made, claim=claim_of(made), rests_on=rests_on(made))
+
+
+def verify_folder(original: Any, folder: Path, **given: Any) -> Verification:
+    """`verify` on the files of a saved result; what is given stands in for a file."""
+    (smaller,) = folder.glob("model.*")
+    parts = {"pruned": smaller, "region": folder / "region.json", "certificate": folder / "certificate.json"}
+    return verify(original, **{**parts, **given})
 
 
 def look_for_no_serving_margin(monkeypatch: pytest.MonkeyPatch) -> None:
