@@ -62,9 +62,12 @@ static int is_header(const char *text)
     double value;
     for (;;) {
         int is_quoted = 0;
-        if (read_field(text, &value)) return 0;
+        const char *name = text + strspn(text, " \"");
+        char *end;
+        strtod(name, &end);
+        if (read_field(text, &value) || (end > name && *end == '"')) return 0; /* a number in quotes is none of ours */
         n_names++;
-        n_plain += !strchr("0123456789+-.", text[strspn(text, " ")]);
+        n_plain += !strchr("0123456789+-.", *name);
         for (; *text && *text != '\n' && (is_quoted || *text != ','); text++) {
             is_quoted ^= *text == '"';
             if (*text == '\r' && text[1] && text[1] != '\n') return 0; /* lines that end with it alone */
