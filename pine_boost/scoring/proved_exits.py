@@ -91,13 +91,20 @@ def rises(forest: Forest) -> tuple[FloatArray, FloatArray]:
     """
     nodes = np.flatnonzero(find_live(forest) & (forest.kind == SplitKind.LEAF))
     first = np.searchsorted(nodes, forest.tree_offset[:-1])  # every tree has a live leaf
-    value = forest.leaf_vectors()[nodes]
-    if forest.n_outputs == 1:
+    value, n = forest.value[nodes], forest.n_outputs
+    if n == 1:
         return np.minimum.reduceat(value[:, 0], first), np.maximum.reduceat(value[:, 0], first)
-    leads = [value - value[:, leader : leader + 1] for leader in range(forest.n_outputs)]
-    lowest, highest = (
-        np.stack([f.reduceat(lead, first, axis=0) for lead in leads], axis=1) for f in (np.minimum, np.maximum)
-    )
+    lowest, highest = np.zeros((2, forest.n_trees, n, n))
+    if value.shape[1] == 1:  # to one output; there may be too many leaves to write out the zeros of the others
+        tree, output = np.arange(forest.n_trees), forest.tree_output
+        low, high = (f.reduceat(value, first) for f in (np.minimum, np.maximum))
+        lowest[tree, :, output], highest[tree, :, output] = low, high
+        lowest[tree, output, :], highest[tree, output, :] = -high, -low
+        lowest[tree, output, output] = highest[tree, output, output] = 0.0
+        return lowest, highest
+    for leader in range(n):
+        lead = value - value[:, leader : leader + 1]
+        lowest[:, leader], highest[:, leader] = (f.reduceat(lead, first) for f in (np.minimum, np.maximum))
     return lowest, highest
 
 

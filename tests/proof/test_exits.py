@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pine_boost.budget import Budget
 from pine_boost.model.flatten import flatten
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.synthetic_rows import synthetic_rows
 from pine_boost.parsers import read_model
 from pine_boost.proof.exits import faults_of
@@ -106,3 +107,25 @@ def test_a_completion_never_changes_the_class_of_an_exit(seed, n_outputs, vector
         assert np.array_equal(classes, forest.decision.classes(native_margins(forest, X).astype(np.float64)))
     lowest, highest = rises(forest)
     assert np.all(lowest <= highest)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_additions_are_those_of_the_leaves_and_cost_no_memory_for_each_pair(vector):
+    """Of many classes the leads of every leaf over every rival would fill the memory."""
+    import tracemalloc
+
+    from pine_boost.scoring.proved_exits import rises
+
+    forest = random_forest(np.random.default_rng(0), 300, 4, 3, 30, vector_leaves=vector)
+    tracemalloc.start()
+    lowest, highest = rises(forest)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1.5 * (lowest.nbytes + highest.nbytes) + 100 * forest.value.nbytes
+    for tree in range(0, forest.n_trees, 20):
+        nodes = slice(*forest.tree_offset[tree : tree + 2])
+        added = forest.leaf_vectors()[nodes][forest.kind[nodes] == SplitKind.LEAF]
+        leads = added[:, None, :] - added[:, :, None]  # leader, rival
+        assert np.all(lowest[tree] >= leads.min(axis=0))  # fewer leaves may be reached
+        assert np.all(highest[tree] <= leads.max(axis=0))
+        assert np.all(np.diagonal(lowest[tree]) == 0)
