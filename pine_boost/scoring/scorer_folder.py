@@ -12,6 +12,7 @@ import json
 import os
 import pickle
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -53,6 +54,7 @@ _FIELDS: dict[str, f.Reader] = {
     "facts": f.mapping(f.anything),
 }
 _ARRAYS_OF = ("forest", "native", "exits")
+_UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)  # what an archive may raise
 
 
 def load_scorer(
@@ -182,7 +184,7 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
             require_wellformed(parts.flat, parts.native, parts.plan)
     except PineBoostError:
         raise
-    except (OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+    except (*_UNREADABLE, LookupError, TypeError, ValueError, AttributeError) as error:
         raise MalformedModelError(f"Invalid scorer: {type(error).__name__} {error}. {REMEDY}.") from error
     return parts, manifest
 

@@ -1,5 +1,6 @@
 """Scorer folders: what is saved loads bit for bit, and nothing malformed reaches the kernel."""
 
+import io
 import subprocess
 import sys
 
@@ -128,6 +129,36 @@ MALFORMED = {
 def test_malformed_arrays_are_refused_before_the_kernel_sees_them(what, saved):
     name, change = MALFORMED[what]
     rewrite(saved[2], lambda arrays: change(arrays[name]))
+    with pytest.raises(MalformedModelError, match="Invalid scorer"):
+        pine_boost.load_scorer(saved[2])
+
+
+def flagged(contents, place, value):
+    """An archive with another byte in the first entry of its directory."""
+    at = contents.index(b"PK\x01\x02") + place
+    return contents[:at] + bytes([value]) + contents[at + 1 :]
+
+
+def packed_with_noise(contents):
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **np.load(io.BytesIO(contents)))
+    return packed.getvalue()[:80] + b"\xff" * 30 + packed.getvalue()[110:]
+
+
+DAMAGED = {
+    "no archive": lambda contents: b"x" * 50,
+    "an array": lambda contents: contents[contents.index(b"\x93NUMPY") :],
+    "encrypted": lambda contents: flagged(contents, 8, 1),
+    "unknown compression": lambda contents: flagged(contents, 10, 99),
+    "damaged compression": packed_with_noise,
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_arrays_that_cannot_be_unpacked_are_refused(what, saved):
+    contents = DAMAGED[what]((saved[2] / ARRAYS).read_bytes())
+    (saved[2] / ARRAYS).write_bytes(contents)
+    rewrite(saved[2], change_manifest=lambda manifest: manifest["files"].update({ARRAYS: _sha256(contents)}))
     with pytest.raises(MalformedModelError, match="Invalid scorer"):
         pine_boost.load_scorer(saved[2])
 
