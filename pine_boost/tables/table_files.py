@@ -26,6 +26,10 @@ from pine_boost.tables.schema import InputSchema, find_columns, listing
 _TEXT = (".csv", ".tsv", ".txt")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
 _BINARY = (".parquet", ".feather", ".arrow", ".ipc")
+_UNREADABLE = (  # what reading a text file may raise, compressed or not
+    *(OSError, EOFError, RuntimeError, UnicodeDecodeError, csv.Error),
+    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+)
 ACCEPTED = "CSV/TSV (.gz too), Parquet, Feather/Arrow and .npy files"
 
 
@@ -166,7 +170,7 @@ def _check_widths(path: Path, separator: str) -> None:
                         f"{path}: line {lines.line_num} has {len(cells)} cells, the first line has "
                         f"{width}. Write missing values as empty cells."
                     )
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+    except _UNREADABLE as error:
         raise InvalidInputError(f"{path} cannot be read as CSV: {error}.") from error
 
 
@@ -175,7 +179,10 @@ def _open_text(path: Path) -> IO[str]:
     suffix = path.suffix.lower()
     if suffix == ".zip":
         archive = zipfile.ZipFile(path)
-        return io.TextIOWrapper(archive.open(archive.namelist()[0]), "utf-8-sig", newline="")
+        names = archive.namelist()
+        if len(names) != 1:
+            raise InvalidInputError(f"{path} holds {len(names)} files; one CSV file is expected in it.")
+        return io.TextIOWrapper(archive.open(names[0]), "utf-8-sig", newline="")
     openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     return cast(IO[str], openers.get(suffix, open)(path, "rt", newline="", encoding="utf-8-sig"))
 

@@ -152,3 +152,26 @@ def test_ragged_lines_are_errors_with_their_line(name, lines, line, cells, tmp_p
         path.write_bytes(packed.get(path.suffix, bytes)(text))
     with pytest.raises(InvalidInputError, match=f"line {line} has {cells} cells.* has 3"):
         read_table(path, schema())
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv.bz2", "t.csv.xz", "t.csv.zip"])
+def test_damaged_compressed_files_are_refused(name, tmp_path):
+    (tmp_path / name).write_bytes(b"neither compressed nor a table")
+    with pytest.raises(InvalidInputError, match="cannot be read as CSV"):
+        read_table(tmp_path / name, schema())
+    with pytest.raises(InvalidInputError, match="cannot be read as CSV"):
+        _plain_csv(tmp_path / name, schema(), None, ",")
+
+
+@pytest.mark.parametrize("n_files", [0, 2])
+def test_an_archive_holds_one_table(n_files, tmp_path):
+    import zipfile
+
+    path = tmp_path / "t.csv.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(n_files):
+            archive.writestr(f"{number}.csv", "a,b c,d\n1,2,3\n")
+    with pytest.raises(InvalidInputError, match=f"holds {n_files} files"):
+        read_table(path, schema())
+    with pytest.raises(InvalidInputError, match=f"holds {n_files} files"):
+        _plain_csv(path, schema(), None, ",")
