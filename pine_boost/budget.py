@@ -54,6 +54,10 @@ SHARES: dict[str, float] = {
     "attack": 0.5,
     "survey proofs": 0.5,
     "survey speeds": 0.02,
+    # accelerate_booster with fidelity below 1
+    "exit stages": 0.8,  # at most
+    "exit stages of spare time": 0.6,  # of what the test seems to leave, at most
+    "exit test": 0.9,  # up to and including the test; the rest is for exits that are proved, if none pass
     # the serving margin, verify and the report
     "margin by CP-SAT": 0.5,
     "margin by boxes": 0.5,

@@ -371,7 +371,7 @@ def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = No
     inside = region.contains(X, model=given)  # first: it says what is wrong with a table
     if len(inside) == 0:
         raise InvalidInputError("X has no rows; an evaluation needs at least one.")
-    try_in_child(original, pruned)  # a folder may be a stranger's
+    try_in_child(original, pruned)  # a folder may come from an untrusted source
     before, after = predict_classes(original, X), predict_classes(pruned, X)
     same = before == after
     accuracy: list[float | None] = [None, None]

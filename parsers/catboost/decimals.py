@@ -1,7 +1,7 @@
 """Numbers in CatBoost's JSON: the double that its parser makes of a text, and a text for every double.
 
 CatBoost parses JSON with rapidjson in its fast mode, which is off by an ulp for one text in five (measured for 1.2.10,
-`tests/parsers/catboost`). What a file means is therefore what this parser reads, not the nearest double.
+`tests/parsers/test_catboost.py`). What a file means is therefore what this parser reads, not the nearest double.
 """
 
 from __future__ import annotations

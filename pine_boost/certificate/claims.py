@@ -1,6 +1,6 @@
 """Every sentence that promises something, in one place: true as it stands, never stronger than what was shown.
 
-Whoever prints a promise takes its words from here. Nothing is proved or measured here.
+Every other module that prints a promise takes the sentence from here. Nothing is proved or measured here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Do these files belong together? Whatever follows from something else is computed again and compared.
+"""Check that models, region and certificate belong together: what follows from something else is computed again.
 
-Models, region and certificate go in; a CertificateMismatch names the first thing that does not fit.
+A CertificateMismatch names the first thing that does not fit.
 """
 
 from __future__ import annotations

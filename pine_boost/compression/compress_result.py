@@ -155,7 +155,7 @@ class CompressResult:
         """
         if self.original is None:
             raise InvalidInputError(_NO_ORIGINAL)
-        try_in_child(self.original, self.compressed)  # a folder may be a stranger's
+        try_in_child(self.original, self.compressed)  # a folder may come from an untrusted source
         goal = Goal(self.original.forest, self.record.tolerance)
         before, after = goal.native_answers(self.original, X), goal.native_answers(self.compressed, X)
         return float((~goal.differ(before, after)).mean())

@@ -54,7 +54,7 @@ class Tables:
 
 
 def read_for_compression(model: Any, options: CompressOptions) -> Model:
-    """Parse a model and refuse what cannot be compressed as asked."""
+    """Parse a model; raise if it cannot be compressed as asked."""
     parsed = read_model(model, threshold=options.threshold, decision="value")
     try_in_child(parsed)
     forest = parsed.forest

@@ -59,7 +59,7 @@ class FittedRegion:
     cal: Measured | None = None
     cal_rows: KnownStates | None = None
 
-    def with_toss_ups(self, share: float) -> Region:
+    def with_indifference(self, share: float) -> Region:
         """The region that spends a share of its alpha on undecided inputs; for 0 the region itself.
 
         The guarantee holds for every share that was chosen without X_cal.

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from pine_boost import kernels
-from pine_boost.budget import Budget, OutOfTime, Step, until_ctrl_c
+from pine_boost.budget import SHARES, Budget, OutOfTime, Step, until_ctrl_c
 from pine_boost.compression.fit import build_equations
 from pine_boost.compression.fixed_sequence import Target, Tested, allowed, lower_bound
 from pine_boost.compression.path import Pace, Task, set_up, walk
@@ -35,9 +35,6 @@ from pine_boost.tables.native import as_table
 from pine_boost.tables.rows import AnyRows
 from pine_boost.tables.schema import schema_of
 
-_STAGES_SHARE = 0.8  # of a limited time, at most, for the stages; the test gets the rest
-_TEST_SHARE = 0.9  # up to and including the test
-_OF_SPARE = 0.6  # of the time that the test seems to leave, at most, for the stages
 _N_STAGES, _FEWEST_STAGES = 12, 4
 _LARGEST_TABLE = 12_000_000  # leaf values of all stages: 100 MB
 # Sizes between two stages at which values are refitted. Work at 0.5 % / 0.05 % changed classes, mean of Adult, ELEC2
@@ -73,9 +70,10 @@ def find_exits(
         def build(left: Budget) -> tuple[Stages, Budget]:
             part = test = left
             if left.is_limited:
-                test = left.until(_TEST_SHARE)  # the rest is for exits that are proved, if none pass
+                test = left.until(SHARES["exit test"])
                 spare = test.remaining - test_seconds(task, flat, native, tables, test)
-                part = left.within(min(_STAGES_SHARE * left.remaining, _OF_SPARE * spare))
+                spare *= SHARES["exit stages of spare time"]
+                part = left.within(min(SHARES["exit stages"] * left.remaining, spare))
             return build_stages(task, replace(part, callback=report_progress)), test
 
         # the stages, and the levels to be tested, are fixed before a row of X_val is predicted

@@ -95,7 +95,7 @@ def choose_indifference(forest: Forest, fitted: FittedRegion, alpha: float, budg
         return Chosen(region, problem)
     task = SearchTask(problem, fitted.fit_states, options)
     choice = choose_share(task, region.score_tables, fitted.fit, alpha, budget)
-    region = fitted.with_toss_ups(choice.share)
+    region = fitted.with_indifference(choice.share)
     problem = restated(problem, region.tables, region.delta or 0.0)
     return Chosen(region, problem, choice)
 

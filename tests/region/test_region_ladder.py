@@ -86,7 +86,7 @@ def trained():
 def test_no_share_is_the_papers_region_bit_for_bit(trained):
     model, rows = trained
     plain = fit_region(read_model(model).forest, rows[:200], rows[200:], alpha=0.2)
-    assert fitted(model, rows).with_toss_ups(0.0).fingerprint() == plain.fingerprint()
+    assert fitted(model, rows).with_indifference(0.0).fingerprint() == plain.fingerprint()
 
 
 def test_region_holds_what_its_level_says_and_is_never_refused(trained):
@@ -94,7 +94,7 @@ def test_region_holds_what_its_level_says_and_is_never_refused(trained):
     model, rows = trained
     for alpha in (0.02, 0.05, 0.1, 0.4):
         for share in SHARES:
-            region = fitted(model, rows, alpha).with_toss_ups(share)
+            region = fitted(model, rows, alpha).with_indifference(share)
             inside = region.contains(rows[200:], model=model)
             assert inside.mean() >= 1 - alpha
             assert region.indifference == share * alpha
@@ -102,7 +102,7 @@ def test_region_holds_what_its_level_says_and_is_never_refused(trained):
 
 
 def test_regions_of_smaller_alphas_contain_those_of_larger(trained):
-    region = fitted(*trained).with_toss_ups(0.5)
+    region = fitted(*trained).with_indifference(0.5)
     grid = [region.with_alpha(alpha) for alpha in (0.5, 0.3, 0.1, 0.05)]
     taus, deltas = [r.tau for r in grid], [r.delta or 0.0 for r in grid]
     assert taus == sorted(taus)
@@ -118,7 +118,7 @@ def test_regions_of_smaller_alphas_contain_those_of_larger(trained):
 
 
 def test_storage_round_trip_and_refusals(trained):
-    region = fitted(*trained).with_toss_ups(0.5)
+    region = fitted(*trained).with_indifference(0.5)
     document = region.to_json()
     assert document["format_version"] == 1
     assert Region.from_json(document) == region
@@ -156,7 +156,7 @@ def test_limits_lie_off_the_inputs():
         parsed = read_model(model)
         found = fit_with_states(parsed.forest, X[:400], X[400:800], Options(alpha=0.2, indifference="auto"))
         fixed = fit_region(parsed.forest, X[:400], X[400:800], alpha=0.3, indifference=0.1)
-        for region in (fixed, *(found.with_toss_ups(share) for share in (0.25, 0.5, 0.75, 0.9))):
+        for region in (fixed, *(found.with_indifference(share) for share in (0.25, 0.5, 0.75, 0.9))):
             if region.delta is not None:
                 n_toss_ups += 1
                 by_margins = region.contains(X, margins=margins)

@@ -85,7 +85,7 @@ def _chosen(n_kept, share=0.9):
     y = (X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0).astype(int)
     model = read_model(XGBClassifier(n_estimators=100, max_depth=2, learning_rate=0.3).fit(X[:200], y[:200]))
     fitted = fit_with_states(model.forest, X[200:400], X[400:], Options(alpha=0.1, indifference="auto"))
-    region = fitted.with_toss_ups(share)
+    region = fitted.with_indifference(share)
     problem = build_problem(model.forest, region.space, region.tables, delta=region.delta or 0.0)
     kept = np.arange(n_kept)
     nodes = np.isin(model.forest.node_tree, kept)[:, None]
