@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import betainc, betaincinv, gammaln, logsumexp, xlog1py, xlogy
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.exact import BINOMIAL_ERROR
+from pine_boost.model.exact import ACCEPTANCE_ERROR, BINOMIAL_ERROR
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.region.conformal import lowest_share
 
@@ -35,7 +35,6 @@ SHARES_OF_LEVEL = (0.9, 0.1)
 _BETS = np.geomspace(0.003, 1.0, 40)  # at most 1, so that no loss of one row ruins the bettor
 _STEP, _LARGEST_STEP = 0.02, 0.2  # of a standard deviation: width of the intervals on which the level is bounded
 _MANY_ROWS = 20_000  # beyond, wider intervals cost little power and save time
-_ROUNDING = 1e-6  # relative, of the sums of probabilities; far above their error
 _MOST_GAINED = 8  # one row in so many: with more gained rows than that nothing is accepted
 _NORMAL = 1.645  # where a share of changed rows to aim at is guessed
 
@@ -286,7 +285,7 @@ def most_lost(n_rows: int, max_loss: float, level: float) -> IntArray:
         return np.asarray(np.maximum(np.maximum.accumulate(limits), -1), dtype=np.int64)
 
     def holds(limits: IntArray, some: list[tuple[float, float]]) -> bool:
-        most = level * (1.0 - _ROUNDING)
+        most = level * (1.0 - ACCEPTANCE_ERROR)
         return all(_acceptance(limits, n_rows, p + max_loss, q) <= most for p, q in some)
 
     low, high = 0.0, 10.0

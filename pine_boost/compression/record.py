@@ -19,7 +19,7 @@ from pine_boost.compression.fixed_sequence import Target
 from pine_boost.compression.goal import COSTS, ERROR, LOSSES, SQUARED
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
-from pine_boost.model.exact import LINK_ERROR, SAME_BOUND
+from pine_boost.model.exact import LINK_ERROR, SAME_BOUND, SAME_E_VALUE
 from pine_boost.model.forest import Forest
 from pine_boost.tables.rows import Rows, open_rows
 from pine_boost.tables.schema import schema_of
@@ -308,7 +308,7 @@ def labels_digest(labels: npt.NDArray[Any]) -> str:
 _ERRORS = {
     "bound": SAME_BOUND,
     **dict.fromkeys(("loss_before", "loss_after", "probability_shift"), LINK_ERROR),
-    "e_value": 1e-6,  # of native probabilities that differ in their last digits
+    "e_value": SAME_E_VALUE,
 }
 
 

@@ -1,6 +1,7 @@
 """The numerical constants and bounds that proofs rest on, each with the inequality that justifies it.
 
-No other module contains a tolerance that a claim depends on: everything not bounded here is compared as integers.
+How far the sums of one library may be off is bounded in its reader, and sums of a scorer in `proof.exits`. Beyond that
+no other module contains a tolerance that a claim depends on: everything not bounded is compared as integers.
 Tolerances of heuristics, whose results are checked afterwards, have a section of their own.
 """
 
@@ -112,6 +113,11 @@ SAME_BOUND = 1e-12
 # Error bound of scipy's binomial distribution function: the largest difference from a 60-digit
 # computation was 8e-15 for up to 100 000 rows. A level that is split in two gives this up.
 BINOMIAL_ERROR = 1e-12
+# Relative error bound of the probability with which the paired test for accuracy accepts: three values
+# of gammaln, below 2e8 for 10 million rows, err by a few ulp (2**-53 * 2e8 < 3e-8) before exp.
+ACCEPTANCE_ERROR = 1e-6
+# E-values from native probabilities that differ in their last digits agree within this.
+SAME_E_VALUE = 1e-6
 
 # The natural-log tables of a plausibility score are rounded to integers at this many units per nat.
 SCORE_SCALE = 10_000
