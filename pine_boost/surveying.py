@@ -30,7 +30,7 @@ from pine_boost.files import path_of, save_file
 from pine_boost.json_fields import write_document
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, work_of
-from pine_boost.native.figures import SIZES, Figures, SideBySide, Speed, file_contents, side_by_side
+from pine_boost.native.figures import SIZES, Figures, SideBySide, Speed, file_contents, side_by_side, times_in_words
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import read_model
@@ -408,7 +408,9 @@ class Offer:
 
     def figures(self) -> tuple[str, ...]:
         """What stands under `_HEADS`."""
-        speeds = ("" if at is None else f"{at:.1f}x" for at in (self.speed_1, self.speed_100, self.speed_100000))
+        speeds = (
+            "" if at is None else f"{times_in_words(at)}x" for at in (self.speed_1, self.speed_100, self.speed_100000)
+        )
         return str(self.trees), str(self.leaves), f"{self.bytes / 1000:.0f}", f"{self.work:.0f}", *speeds
 
     def text(self) -> str:
@@ -462,7 +464,7 @@ class Survey:
             is_scorer = offer.call.startswith("pine_boost.accelerate_booster(")
             speed = offer.speed_100000 or offer.speed_100
             if is_scorer and speed is not None and speed >= _FASTER:
-                return offer, f"proved for every input, needs no data, {speed:.1f} times as fast"
+                return offer, f"proved for every input, needs no data, {times_in_words(speed)} times as fast"
         smaller = [offer for offer in self.offers[1:] if offer.work <= original.work / 2]
         if smaller:
             return smaller[0], "the strictest promise under which at least half of the work goes"

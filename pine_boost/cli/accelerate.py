@@ -34,6 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Accelerate, save and print the summary."""
     from pine_boost import committee
     from pine_boost.accelerate import accelerate_booster
+    from pine_boost.native.figures import times_in_words
     from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST
 
     with flags.progress_of(arguments) as progress:
@@ -49,7 +50,10 @@ def main(arguments: argparse.Namespace) -> int:
     names = ("status", "claim", "work", "work_rows", "seconds")
     facts = result.to_dict() if is_average else {name: getattr(result, name) for name in names}
     speed = {str(size): ratio for size, ratio in measured.items()}
-    lines = [f"{size} rows per call: {ratio:.1f} times as fast as the native predict." for size, ratio in speed.items()]
+    lines = [
+        f"{size} rows per call: {times_in_words(ratio)} times as fast as the native predict."
+        for size, ratio in speed.items()
+    ]
     said = "\n".join([result.summary(), *lines, f"Written to {folder}"])
     flags.answer(arguments, facts | {"speedup": speed, "folder": str(folder)}, said)
     stopped = result.stopped if is_average else result.facts.get("stopped")

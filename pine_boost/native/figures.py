@@ -63,6 +63,11 @@ class Speed:
         """How many times as fast it is now."""
         return self.before / max(self.after, 1e-9)
 
+    @property
+    def words(self) -> str:
+        """How many times as fast, for how many rows."""
+        return f"{times_in_words(self.ratio)}x for {_rows_in_words(self.n_rows)}"
+
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
@@ -137,7 +142,7 @@ class SideBySide:
             f"{self.rows}).",
         ]
         if self.quick:
-            told = ", ".join(f"{speed.ratio:.3g}x for {_rows_in_words(speed.n_rows)}" for speed in self.quick)
+            told = ", ".join(speed.words for speed in self.quick)
             rest = "" if len(self.quick) == len(SIZES) else " (speedup() measures larger batches)"
             lines.append(f"Speed-up over {self.original}, measured on this machine: {told}{rest}.")
         return lines
@@ -153,8 +158,21 @@ class SideBySide:
         ]
         for speed in self.speeds(seconds=seconds):
             what = f"Milliseconds for {_rows_in_words(speed.n_rows)}"
-            rows.append((what, f"{1000 * speed.before:,.3g}", f"{1000 * speed.after:,.3g} ({speed.ratio:.3g} ×)"))
+            before_ms, after_ms = (_plain(1000 * seconds, 3) for seconds in (speed.before, speed.after))
+            rows.append((what, before_ms, f"{after_ms} ({times_in_words(speed.ratio)} ×)"))
         return rows
+
+
+def times_in_words(ratio: float) -> str:
+    """How many times as fast: two digits below 100, a whole number above; more would not be measured again."""
+    return _plain(ratio, 2)
+
+
+def _plain(number: float, digits: int) -> str:
+    """A number with so many significant digits and all its whole ones, never as a power of ten."""
+    if number >= 10**digits - 0.5:
+        return f"{number:,.0f}".replace(",", " ")
+    return np.format_float_positional(number, precision=digits, fractional=False, trim="-")
 
 
 def _rows_in_words(n_rows: int) -> str:
@@ -221,21 +239,26 @@ def time_calls(
 ) -> tuple[Speed, ...]:
     """Least seconds of both calls, on rows that are repeated as often as needed.
 
-    Sizes ascend; those that would not fit into ``seconds`` are left out.
+    Sizes ascend; those that would not fit into ``seconds`` are left out. A first call of both is not measured: it loads
+    libraries and builds what the later calls use again.
     """
     is_numeric = not hasattr(rows, "iloc") or all(getattr(dtype, "kind", "O") in "fiu" for dtype in rows.dtypes)
     if takes_arrays and is_numeric and not hasattr(rows, "tocsr"):
         rows = np.asarray(rows)  # what both read fastest
-    began = time.perf_counter()
+    began: float | None = None
     found: list[Speed] = []
     for size in sizes:
-        left = seconds - (time.perf_counter() - began)
+        left = seconds if began is None else seconds - (time.perf_counter() - began)
         if found and _expected(found, size) > left:
             break
         table = take_rows(rows, np.arange(size) % row_count(rows))
         with warnings.catch_warnings():  # of scikit-learn, about an array in place of a frame
             warnings.filterwarnings("ignore", "X does not have valid feature names")
-            found.append(Speed(int(size), *_best_times(calls, table, min(_OF_SIZE, max(left, 0.0) / 4), seconds < inf)))
+            if began is None:
+                for call in calls:
+                    call(table)
+                began = time.perf_counter()
+            found.append(Speed(int(size), *_best_times(calls, table, left)))
     return tuple(found)
 
 
@@ -246,14 +269,16 @@ def _expected(found: Sequence[Speed], size: int) -> float:
     return last.before + last.after + max(per_row, 0.0) * (size - last.n_rows)
 
 
-def _best_times(calls: Sequence[Predict], table: Any, seconds: float, is_limited: bool) -> list[float]:
-    """Least time of each call; they take turns, so that a busy machine slows all of them."""
-    best, began, rounds = [inf] * len(calls), time.perf_counter(), 0
-    fewest = 1 if is_limited else 4  # the first of them is slow
-    while rounds < fewest or (time.perf_counter() - began < seconds and rounds < _MOST_ROUNDS):
+def _best_times(calls: Sequence[Predict], table: Any, left: float) -> list[float]:
+    """Least time of each call; they take turns, so that a busy machine slows all of them.
+
+    Two rounds at least, but one where it alone takes all the time that is left.
+    """
+    best, began, rounds, spent = [inf] * len(calls), time.perf_counter(), 0, 0.0
+    while rounds < 1 or (rounds < 2 and spent < left) or (spent < min(_OF_SIZE, left / 4) and rounds < _MOST_ROUNDS):
         for place, call in enumerate(calls):
             started = time.perf_counter()
             call(table)
             best[place] = min(best[place], time.perf_counter() - started)
-        rounds += 1
+        rounds, spent = rounds + 1, time.perf_counter() - began
     return best
