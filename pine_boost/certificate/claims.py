@@ -193,7 +193,7 @@ def bound_of(certificate: Certificate) -> str:
     """What was proved about the number of units."""
     c = certificate
     if c.unit == "leaf":
-        return "How few leaves would be enough was not proved."
+        return "No lower bound on the number of leaves was proved."
     rows = " and the decided rows of X_fit" if c.bound is not None and c.bound.outside else ""
     form = f"the original's {plural(c.unit)}, {'with new leaf values' if c.reweight == 'leaf' else 'reweighted'}"
     if c.optimal:
@@ -256,8 +256,8 @@ def serving_of(certificate: Certificate) -> str:
         return ""  # without indifference the claim itself can be checked without the original
     if c.serving is None:
         return (
-            "No margin of the pruned model was proved from which on it gives the original's class: whether an input "
-            "lies in the region only the original can tell."
+            "For no margin of the pruned model was it proved that the class is the original's beyond it: only the "
+            "original can tell whether an input lies in the region."
         )
     s = c.serving
     permitted = " that the given domain permits" if c.narrowed else ""
@@ -430,8 +430,8 @@ def beyond_claim(needed: int | None, certified: int, n_rows: int, alpha: float, 
 
 
 SAVED_MODEL = (
-    "the live model that the file of the original was saved from; the library itself loads that file with other last "
-    "digits"
+    "the live model that the file of the original was saved from; the library itself loads that file with different "
+    "last digits"
 )
 
 
@@ -600,7 +600,7 @@ class Statement:
             return f"{self.n_val - self.n_changed} of the {self.n_val} validation rows get {self.kept}. {_MEASUREMENT}"
         return (
             f"No smaller model reached {fidelity} at confidence {rounded_down(self.confidence)} on the {self.n_val} "
-            "validation rows: the original is returned and nothing is promised about any other."
+            "validation rows: the original is returned and nothing is promised about any other model."
         )
 
     def _claim_of_loss(self, max_loss: float) -> str:
@@ -615,9 +615,9 @@ class Statement:
             old, new = losses
             return f"On the {self.n_val} validation rows, {subject} is {new:.4f} (original: {old:.4f}). {_MEASUREMENT}"
         return (
-            f"For no smaller model the {self.n_val} validation rows showed, at confidence "
+            f"For no smaller model did the {self.n_val} validation rows show, at confidence "
             f"{rounded_down(self.confidence)}, that {subject} is at most {limit}: the original is returned and nothing "
-            "is promised about any other."
+            "is promised about any other model."
         )
 
     def _draw(self) -> str:
