@@ -65,7 +65,7 @@ class Line:
 
     ``work`` is what is compared, as `compress_booster` minimises it. ``holds_everywhere`` says that the model keeps the
     class of every input, without any exception; ``source`` is the stricter promise that the model comes from, if any.
-    ``side`` measures what is no model of the same kind: a scorer.
+    ``side`` measures what is not a model of the same kind: a scorer.
     """
 
     promise: str

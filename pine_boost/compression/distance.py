@@ -1,10 +1,10 @@
 """What is measured of a smaller model: beside counts, how far from its decision the original changes its class.
 
-An attack, a local search from rows of X_fit within their plausible region, finds such inputs and is no bound: there may
-be others farther away. What is proved holds for every input and is reported beside the statistic. Let f and g be the
-sides of the original and the smaller model. On a changed input g is at most its rounding error, so for every weight
-w >= 0: f <= (f - w g) + w * (rounding of g). The first part is at most the sum over trees of its largest leaf value.
-Which trees are compared makes the distance tight, never wrong.
+An attack, a local search from rows of X_fit within their plausible region, finds such inputs. That is not a bound:
+there may be others farther away. What is proved holds for every input and is reported beside the statistic. Let f and g
+be the sides of the original and the smaller model. On a changed input g is at most its rounding error, so for every
+weight w >= 0: f <= (f - w g) + w * (rounding of g). The first part is at most the sum over trees of its largest leaf
+value. Which trees are compared makes the distance tight, never wrong.
 """
 
 from __future__ import annotations

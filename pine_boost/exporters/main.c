@@ -106,7 +106,7 @@ int main(int argc, char **argv)
             printf("%.17g\n", scores[0]);
         }
     }
-    if (state) return fprintf(stderr, "the input cannot be read to its end, or is no text in UTF-8\n"), 1;
+    if (state) return fprintf(stderr, "the input cannot be read to its end, or is not text in UTF-8\n"), 1;
     if (fflush(stdout) || ferror(stdout)) return fprintf(stderr, "the answers cannot be written\n"), 1;
     return 0;
 }

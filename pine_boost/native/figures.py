@@ -117,7 +117,7 @@ class SideBySide:
     def speedup(self, X: Any, sizes: Sequence[int]) -> dict[int, float]:
         """Ratio of the times at every size, on the sample or on rows of the user's own."""
         if isinstance(X, (list, tuple, range)) and len(X) and np.ndim(X[0]) == 0:
-            raise InvalidInputError(f"X={X!r} is no table of rows; numbers of rows per call are given as sizes=.")
+            raise InvalidInputError(f"X={X!r} is not a table of rows; numbers of rows per call are given as sizes=.")
         whole = np.atleast_1d(np.asarray(sizes, dtype=object)).tolist()
         for size in whole:
             require_whole(size, "sizes", 1)

@@ -147,7 +147,7 @@ def _peel_calibrated(model: Any) -> Layer:
     if len(model.calibrated_classifiers_) != 1:
         raise UnsupportedModelError(
             f"CalibratedClassifierCV holds {len(model.calibrated_classifiers_)} models whose probabilities are "
-            "averaged, which is no model that can be pruned or surveyed. Fit the model, and calibrate "
+            "averaged, which cannot be pruned or surveyed as one model. Fit the model, and calibrate "
             f"CalibratedClassifierCV(FrozenEstimator(model)), or use ensemble=False; {_TAKEN}."
         )
     _two_classes(model, "CalibratedClassifierCV")
@@ -159,7 +159,7 @@ def _peel_calibrated(model: Any) -> Layer:
 
 def _refuse_vote(model: Any) -> Layer:
     raise UnsupportedModelError(
-        f"VotingClassifier combines {len(model.estimators)} models, which is no model that can be pruned or surveyed. "
+        f"VotingClassifier combines {len(model.estimators)} models, which cannot be pruned or surveyed as one model. "
         f"With voting='soft', {_TAKEN}."
     )
 

@@ -175,7 +175,7 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
     if "guard" in manifest:
         raise InvalidInputError(f"{folder} holds a guarded model; pass a folder that `pine-boost accelerate` wrote.")
     if odd := sorted(manifest["files"].keys() - {ARRAYS, LAYERS}):
-        raise CertificateMismatch(f"{MANIFEST} names {odd!r}, which are no files of a scorer. {REMEDY}.")
+        raise CertificateMismatch(f"{MANIFEST} names {odd!r}, which are not files of a scorer. {REMEDY}.")
     contents = read_named(place, ARRAYS, manifest)
     prepare, finish = read_layers(place, manifest, trust_pickle)
     try:
