@@ -19,6 +19,7 @@ from pine_boost.model.routing import StateTrees, make_trees
 from pine_boost.model.states import Axis, StateSpace, unique_rows
 from pine_boost.region.score_tables import RegionTables, ScoreTables, coarsen, signature
 
+_MOST_CELLS = 2**24  # of the tables of pairs over states, which a short file can make as large as it likes
 _NO_LIMIT = np.iinfo(np.int64).max
 _Term = tuple[int, int, IntArray]  # two features (-1 for none) and the cost of their states
 
@@ -27,7 +28,8 @@ _Term = tuple[int, int, IntArray]  # two features (-1 for none) and the cost of 
 class Membership:
     """A region bound to the kernel; safe to use from several threads at once.
 
-    The last three are None if a feature has more states than the kernel can number: the tables answer then.
+    The last three are None if a feature has more states than the kernel can number, or if the tables of pairs would be
+    too large with a row for every state: the tables of bins answer then.
     """
 
     space: StateSpace
@@ -61,7 +63,10 @@ def compile_membership(space: StateSpace, tables: RegionTables, score: ScoreTabl
     space, tables, _ = coarsen(space, replace(tables, score=score))
     cost = None if tables.score is None else tables.score.trees
     merged = [_merged(axis, tables, feature) for feature, axis in enumerate(space.axes)]
-    groups, limits = _groups(tables.over([kept for _, kept in merged]))
+    over = tables.over([kept for _, kept in merged])
+    if _pair_cells(over) > _MOST_CELLS:
+        return Membership(space, tables)
+    groups, limits = _groups(over)
     terms = [term for group in groups for term in group]
     used = sorted({feature for i, j, _ in terms for feature in (i, j) if feature >= 0})
     try:
@@ -83,6 +88,13 @@ def compile_membership(space: StateSpace, tables: RegionTables, score: ScoreTabl
     )
     require_wellformed_region(flat, sums)
     return Membership(space, tables, flat, sums, kernels.bind(flat, sums=sums))
+
+
+def _pair_cells(tables: RegionTables) -> int:
+    """How many entries the tables of the pairs of the score have over states."""
+    score = tables.score
+    pairs = () if score is None else score.pairs
+    return sum(len(tables.allowed[pair.first]) * len(tables.allowed[pair.second]) for pair in pairs)
 
 
 def _groups(tables: RegionTables) -> tuple[list[list[_Term]], list[int]]:

@@ -125,6 +125,23 @@ def test_sums_over_trees_are_those_of_the_walk(manner, depth):
         assert np.array_equal(_twin(compiled).score(X), value[leaves].sum(axis=1))
 
 
+def test_a_small_table_over_many_states_is_not_written_out():
+    """A region file of a megabyte would otherwise take 7 GB, for one row."""
+    rng = np.random.default_rng(0)
+    forest = random_forest(rng, 5, 3, 2, manner=XGBOOST)
+    space = build_space(forest, [np.arange(30_000.0)] * 2)
+    bins = tuple(np.arange(n) % 2 for n in space.n_states)  # no two neighbours alike
+    pair = PairTable(0, 1, np.array([[0, 3], [5, 7]]))
+    score = ScoreTables(bins, (np.zeros(2, dtype=np.int64),) * 2, (pair,))
+    tables = RegionTables(tuple(np.ones(n, dtype=bool) for n in space.n_states), score=score, tau=5)
+    X = rng.uniform(-10, 30_010, (200, 2))
+    expected = pair.cost[bins[0][space.states(X)[:, 0]], bins[1][space.states(X)[:, 1]]]
+    compiled = compile_membership(space, tables, score)
+    assert compiled.trees is None
+    assert np.array_equal(compiled.score(X), expected)
+    assert np.array_equal(compiled.contains(X), expected <= 5)
+
+
 @pytest.mark.parametrize("rank", [-1, 2**31 - 1, 10_000])
 def test_ranks_that_no_library_writes_are_refused(rank):
     region = _region(XGBOOST, "isolation-forest", 3, False)[0]
