@@ -153,6 +153,21 @@ def path_of(named: str | os.PathLike[str], what: str = "folder") -> Path:
     return Path(named)
 
 
+_SEAL, _END = b"<!-- written by pine_boost; SHA-256 of the text above: ", b" -->\n</html>\n"
+
+
+def sealed_page(page: str) -> str:
+    """An HTML page with the digest of its own text in a comment at its end."""
+    text = page.removesuffix("</html>\n").encode()
+    return (text + _SEAL + hashlib.sha256(text).hexdigest().encode() + _END).decode()
+
+
+def is_sealed_page(contents: bytes) -> bool:
+    """Whether these are the bytes of a page that was written here and not changed since."""
+    text, seal, rest = contents.rpartition(_SEAL)
+    return bool(seal) and rest == hashlib.sha256(text).hexdigest().encode() + _END
+
+
 def _begins(path: Path, beginning: bytes) -> bool:
     try:
         with path.open("rb") as file:

@@ -12,12 +12,22 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from pine_boost.certificate.saved import CERTIFICATE, REPORT, SWEEP_CSV, SWEEP_JSON, read_table, table_csv
+from pine_boost.certificate.saved import CERTIFICATE, COMPRESSION, REPORT, SWEEP_CSV, SWEEP_JSON, read_table, table_csv
 from pine_boost.errors import InvalidInputError, PineBoostError
-from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, clear_errors, is_same, path_of, read_limited, write_file
+from pine_boost.files import (
+    CERTIFICATE_LIMIT,
+    MODEL_LIMIT,
+    clear_errors,
+    is_same,
+    is_sealed_page,
+    path_of,
+    read_limited,
+    write_file,
+)
 from pine_boost.json_fields import FieldError, digest, digest_of, parse
 
-_OF_MODELS = ("original_digest", "pruned_digest", "compressed_digest")
+_OF_MODELS = ("original_digest", "pruned_digest", "compressed_digest", "model_digest")
+_RESULTS = (CERTIFICATE, COMPRESSION)  # with a page of their own
 UNFINISHED = ".pine_boost"  # suffix of the name of a folder while it is written
 
 
@@ -104,7 +114,8 @@ def owned_in(folder: str | os.PathLike[str], manifest: str) -> frozenset[str]:
     """Names of the files in a folder that were written with this manifest and are as they were written.
 
     The manifest (certificate.json, compression.json, scorer.json) has a digest of its own and names the files beside it
-    by theirs; a report names both models. A certificate and the folders of a sweep count as each other's.
+    by theirs; a report names its models, and has the digest of its text in its last line. A certificate and the folders
+    of a sweep count as each other's.
     """
     folder = path_of(folder)
     if manifest not in (CERTIFICATE, SWEEP_JSON):
@@ -134,9 +145,17 @@ def _named_by(folder: Path, manifest: str) -> set[str]:
         return set()
     owned = {manifest, *(name for name, written in files.items() if _sha256(folder / name) == written)}
     page = _contents(folder / REPORT)
-    if len(models) == 2 and page is not None and all(model.encode() in page for model in models):
-        owned.add(REPORT)
+    # one that names the model of a scorer may also be of a compression of that model, in the same folder
+    is_others = "model_digest" in stated and any((folder / name).exists() for name in _RESULTS if name not in owned)
+    if models and page is not None and is_sealed_page(page) and all(model.encode() in page for model in models):
+        owned |= set() if is_others else {REPORT}
     return owned
+
+
+def is_own_page(path: Path) -> bool:
+    """Whether a file is an HTML page as it was written here, by its own digest."""
+    page = _contents(path)
+    return page is not None and is_sealed_page(page)
 
 
 def _sha256(path: Path) -> str | None:

@@ -15,20 +15,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import flags
+from pine_boost.cli import flags, output
 from pine_boost.cli.saved_input import read_original, read_prepared, read_result
 from pine_boost.errors import InvalidInputError
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    flags.add_arguments(parser, "report", "folder original data label")
+    flags.add_arguments(parser, "report", "folder original data label force")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Render and replace report.html."""
+    """Render report.html; a page that is there is replaced if it was written here and not changed since."""
     from pine_boost.certificate.saved import COMPRESSION, REPORT, result_folders
     from pine_boost.files import save_file
+    from pine_boost.folders import is_own_page
     from pine_boost.scoring.scorer_folder import MANIFEST
 
     if Path(arguments.folder).is_file():
@@ -37,8 +38,11 @@ def main(arguments: argparse.Namespace) -> int:
             "accelerate wrote. The file of a survey has no page: pine-boost survey prints its table, and in a notebook "
             "the Survey shows it."
         )
-    written = []
-    for folder in result_folders(arguments.folder):
+    folders, written = result_folders(arguments.folder), []
+    for folder in folders:
+        if not is_own_page(folder / REPORT):
+            output.require_file(arguments, folder / REPORT)
+    for folder in folders:
         is_scorer = (folder / MANIFEST).is_file() and not (folder / COMPRESSION).is_file()
         page = _acceleration(arguments, folder) if is_scorer else _result(arguments, folder)
         save_file(folder / REPORT, page.encode())
@@ -87,6 +91,7 @@ def _acceleration(arguments: argparse.Namespace, folder: Path) -> str:
         "built": facts.get("date"),
         "pine_boost": manifest["pine_boost"],
         "digest of the model": manifest["model_digest"],
+        "digest of the smaller model": manifest.get("pruned_digest"),
     }
     columns = ("work", "n_changed", "bound", "accepted")
     return render(

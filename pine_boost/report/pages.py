@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from pine_boost.files import sealed_page
 from pine_boost.model.digits import decimals_down
 
 _BEGINNING = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
@@ -29,9 +30,12 @@ def style() -> str:
 
 
 def render(template: str, title: str, **values: Any) -> str:
-    """A page from one of the templates; every value is escaped unless it is Markup."""
+    """A page from one of the templates; every value is escaped unless it is Markup.
+
+    Its last line has the digest of its text, by which a page that nobody changed is known.
+    """
     page = _environment().get_template(template)
-    return page.render(beginning=Markup(_BEGINNING), title=title, style=Markup(style()), **values)
+    return sealed_page(page.render(beginning=Markup(_BEGINNING), title=title, style=Markup(style()), **values))
 
 
 @cache

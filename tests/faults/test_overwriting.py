@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 
 import lightgbm
 import numpy as np
@@ -111,6 +112,50 @@ def test_a_result_that_was_changed_since_is_no_longer_ours(results, tmp_path):
     document = json.loads((folder / "certificate.json").read_text())
     (folder / "certificate.json").write_text(json.dumps({**document, "alpha": 0.1}))
     assert owned_in(folder, CERTIFICATE) == frozenset()
+
+
+def test_a_report_that_was_edited_is_somebody_elses(results, tmp_path, capsys):
+    folder = results[0].save(tmp_path / "out")
+    page = folder / "report.html"
+    edited = page.read_text().replace("</main>", "<p>discussed on Monday</p></main>")
+    page.write_text(edited)
+    with pytest.raises(InvalidInputError, match=r"already holds report\.html,"):
+        results[0].save(folder)
+    assert exit_code("report", folder) == 1
+    assert "report.html exists; name another file, or say --force" in capsys.readouterr().err
+    assert page.read_text() == edited
+    assert exit_code("report", folder, "--force") == 0
+    assert "Monday" not in page.read_text()
+    assert exit_code("report", folder) == 0  # our own page needs no --force
+    results[0].save(folder)
+
+
+def test_report_replaces_no_page_of_others(made, tmp_path, capsys):
+    page = shutil.copytree(made / "scorer", tmp_path / "scorer") / "report.html"
+    page.write_text("<html>the quarterly report</html>")
+    assert exit_code("report", tmp_path / "scorer") == 1
+    assert page.read_text() == "<html>the quarterly report</html>"
+
+
+def test_the_page_of_an_earlier_scorer_goes_with_it(made, tmp_path):
+    folder = tmp_path / "scorer"
+    calls = (
+        ("accelerate", made / "model.json", "-o", folder),
+        ("guard", made / "pruned", "--original", made / "model.json", "-o", folder),
+    )
+    for number, call in enumerate(calls):
+        assert exit_code(*call) == 0
+        assert exit_code("report", folder) == 0
+        (folder / "notes.txt").write_text("mine")
+        assert exit_code(*call) == 0
+        assert not (folder / "report.html").exists()
+        assert (folder / "notes.txt").exists()
+        if number == 0:
+            assert exit_code("report", folder) == 0
+            (folder / "report.html").write_text("mine")
+            assert exit_code(*call) == 0
+            assert (folder / "report.html").read_text() == "mine"
+            shutil.rmtree(folder)
 
 
 def test_a_manifest_of_a_stranger_owns_no_page_and_no_file_that_cannot_exist(tmp_path):
