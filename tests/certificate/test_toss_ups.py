@@ -42,19 +42,24 @@ def case(request):
     return model, X, prune_booster(model, X[:n], X[n:], alpha=0.25, indifference="auto")
 
 
-@pytest.fixture(scope="module")
-def booster():
-    """A model for which toss-ups are given up, with training rows as X_fit."""
+def drawn(n_trees=12, depth=3, **options):
+    """A model for which toss-ups are given up, its rows, the result with training rows as X_fit, its serving margin."""
     from xgboost import XGBClassifier
 
     random = np.random.default_rng(1)
     X = random.normal(size=(500, 4)).astype(np.float32)
     y = X[:, 0] + X[:, 1] * X[:, 2] + random.normal(0, 0.7, 500) > 0
-    model = XGBClassifier(n_estimators=14, max_depth=2, n_jobs=1).fit(X[:250], y[:250].astype(int))
-    result = prune_booster(model, X[:250], X[250:], alpha=0.2, indifference="auto")
+    model = XGBClassifier(n_estimators=n_trees, max_depth=depth, n_jobs=1).fit(X[:250], y[:250].astype(int))
+    result = prune_booster(model, X[:250], X[250:], **{"alpha": 0.6, "indifference": 0.1, **options})
+    assert result.certificate.serving is not None
+    return model, X, result, result.certificate.serving
+
+
+@pytest.fixture(scope="module")
+def booster():
+    model, X, result, _ = drawn(14, 2, alpha=0.2, indifference="auto")
     assert result.region.nesting is not None
     assert result.region.delta is not None
-    assert result.certificate.serving is not None
     return model, X, result
 
 
@@ -316,18 +321,6 @@ def test_distances_are_never_rounded_down():
     for distance in (0.1242194, 1.0, 123456.7, 3.3e-7, 0.99999999):
         assert distance <= float(rounded_up(distance)) <= distance * 1.00001
     assert rounded_up(0) == "0"
-
-
-def drawn(**options):
-    from xgboost import XGBClassifier
-
-    random = np.random.default_rng(1)
-    X = random.normal(size=(500, 4)).astype(np.float32)
-    y = X[:, 0] + X[:, 1] * X[:, 2] + random.normal(0, 0.7, 500) > 0
-    model = XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1).fit(X[:250], y[:250].astype(int))
-    result = prune_booster(model, X[:250], X[250:], alpha=0.6, indifference=0.1, **options)
-    assert result.certificate.serving is not None
-    return model, X, result, result.certificate.serving
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,12 @@ def saved(tables, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def model(tables):
+    X_fit, _, y = tables
+    return xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
+
+
 def _verify(saved, **given):
     return verify_folder(saved / "original.json", saved / "out", **given)
 
@@ -140,9 +146,8 @@ def test_a_forged_calibration_passes_by_the_files_but_not_by_the_tables(saved, t
 
 
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support", "isolation-forest"])
-def test_region_and_tau_follow_from_the_tables_for_every_score(tables, score):
-    X_fit, X_cal, y = tables
-    model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
+def test_region_and_tau_follow_from_the_tables_for_every_score(tables, model, score):
+    X_fit, X_cal, _ = tables
     result = prune_booster(
         model, X_fit, X_cal, alpha=0.5, score=score, n_bins=3, indifference=0.05, random_state=3, objective="l1"
     )
@@ -186,9 +191,8 @@ def test_calibration_rows_that_were_seen_promise_nothing_wherever_it_is_said(sav
     assert "of the calibration rows are among the fit rows" in capsys.readouterr().out
 
 
-def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables):
-    X_fit, _, y = tables
-    model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
+def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables, model):
+    X_fit = tables[0]
     seen = X_fit.iloc[:100]
     with pytest.warns(UserWarning, match="also occur in X_fit"):
         result = prune_booster(model, X_fit, seen, alpha=0.3, allow_overlap=True, objective="l1")
@@ -198,9 +202,8 @@ def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables):
         verify(model, result.model, *forged, X_fit=X_fit, X_cal=seen)
 
 
-def test_few_rows_that_were_seen_cannot_be_passed_off_as_chance(tables):
-    X_fit, X_cal, y = tables
-    model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
+def test_few_rows_that_were_seen_cannot_be_passed_off_as_chance(tables, model):
+    X_fit, X_cal, _ = tables
     X_cal = X_cal.copy()
     X_cal.iloc[:1] = X_fit.iloc[:1].to_numpy()
     result = prune_booster(model, X_fit, X_cal, alpha=0.3, objective="l1")
@@ -248,8 +251,6 @@ def test_labels_of_two_kinds_of_wrapper_are_compared():
 
 
 def test_two_kinds_of_xgboost_wrapper():
-    import xgboost
-
     X, y = make_table(2, n_rows=200)
     model = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1).fit(X, y)
     other = xgboost.XGBRFClassifier(n_jobs=1)
@@ -265,8 +266,6 @@ def test_two_kinds_of_xgboost_wrapper():
 
 
 def test_labels_are_not_asked_of_what_has_none():
-    import lightgbm
-
     X, y = make_table(2, n_rows=200)
     labels = np.array(["no", "yes"])[y]
     model = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(X, labels)

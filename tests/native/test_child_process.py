@@ -108,12 +108,17 @@ def _predicted(original, rows, X_val):
     return try_and_predict(read_model(original), X_val)
 
 
-@pytest.mark.parametrize("call", [prune_booster, sweep, _measured, _predicted])
-def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, tmp_path, call):
+def _kill_children(monkeypatch, tmp_path):
+    """Every child dies, and a file that is loaded here after all is an error of its own."""
     script = tmp_path / "script.py"
     script.write_text("import os; os.kill(os.getpid(), 11)")
     monkeypatch.setattr("pine_boost.native.child_process._SCRIPT", str(script))
-    monkeypatch.setattr(lightgbm, "Booster", None)  # loading it here would fail otherwise
+    monkeypatch.setattr(lightgbm, "Booster", None)
+
+
+@pytest.mark.parametrize("call", [prune_booster, sweep, _measured, _predicted])
+def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, tmp_path, call):
+    _kill_children(monkeypatch, tmp_path)
     with pytest.raises(UnsupportedModelError, match=r"signal 11.*it was not loaded here"):
         call(_lightgbm_file(), _rows(), _rows())
 
@@ -139,10 +144,7 @@ def test_models_of_a_folder_are_not_loaded_here_first(monkeypatch, tmp_path, few
     if damaged == "smaller":
         try_in_child(loaded.original)
         assert smaller is not loaded.original
-    script = tmp_path / "script.py"
-    script.write_text("import os; os.kill(os.getpid(), 11)")
-    monkeypatch.setattr("pine_boost.native.child_process._SCRIPT", str(script))
-    monkeypatch.setattr(lightgbm, "Booster", None)
+    _kill_children(monkeypatch, tmp_path)
     uses = {
         "evaluate": lambda: loaded.evaluate(X[600:]),
         "speedup": loaded.speedup,

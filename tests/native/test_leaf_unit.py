@@ -9,7 +9,6 @@ import numpy as np
 import pandas
 import pytest
 import xgboost
-from sklearn import ensemble
 
 from pine_boost import PineClassifier, prune_booster, sweep
 from pine_boost.certificate.certificate import Certificate
@@ -18,6 +17,7 @@ from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, UnsupportedModelError
 from pine_boost.verifying import verify
 from tests.support.leaf_results import KINDS, check_native, leaves_from_the_original, prune_and_verify_by_command
+from tests.support.native_models import small_models
 from tests.support.verifying import breast_or_iris, fitted, verify_folder
 
 
@@ -27,13 +27,7 @@ def _deep(kind):
     X = X + 0.0
     if kind != "gradient":
         X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
-    makers = {
-        "xgboost": lambda: xgboost.XGBClassifier(n_estimators=6, max_depth=4, n_jobs=1),
-        "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=6, num_leaves=10, n_jobs=1, verbose=-1),
-        "gradient": lambda: ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=3, random_state=0),
-        "histogram": lambda: ensemble.HistGradientBoostingClassifier(max_iter=6, max_leaf_nodes=10, random_state=0),
-    }
-    return makers[kind]().fit(X[:300], y[:300]), X
+    return small_models(0, 2, depth=3, few=6)[kind].fit(X[:300], y[:300]), X
 
 
 def _pruned(model, X):
@@ -152,17 +146,22 @@ def test_probabilities_are_nearer_than_those_of_the_bare_program(monkeypatch, fr
     assert nearer.probability_shift["brier"] < bare.probability_shift["brier"]
 
 
-def test_sweep_the_command_line_and_the_classifier_take_it(tmp_path):
+@pytest.mark.parametrize("option", ["unit", "reweight"])
+def test_sweep_and_the_command_line_take_it(option, tmp_path):
     native, X = fitted("gradient")
     n = len(X) // 2
-    swept = sweep(native, X[:n], X[n:], alphas=[0.05, 0.2, 0.5], unit="leaf", verbose=False)
+    swept = sweep(native, X[:n], X[n:], alphas=[0.05, 0.2, 0.5], verbose=False, **{option: "leaf"})
     kept = [result.certificate.units_kept for result in swept]
     assert kept == sorted(kept, reverse=True)
-    assert "leaves removed" in str(swept)
+    assert ("leaves removed" in str(swept)) == (option == "unit")
     for result in swept:
+        assert result.status == "CERTIFIED"
         assert verify(native, result.model, result.region, result.certificate).agrees is True
-    arguments = prune_and_verify_by_command(tmp_path, *fitted("xgboost"), "--unit", "leaf")
-    assert main([*arguments, "--reweight", "tree"]) == 1
+    arguments = prune_and_verify_by_command(tmp_path, *fitted("xgboost"), f"--{option}", "leaf")
+    assert option == "reweight" or main([*arguments, "--reweight", "tree"]) == 1
+
+
+def test_the_classifier_takes_it():
     X, y = breast_or_iris(2)
     classifier = PineClassifier(
         xgboost.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1), alpha=0.2, unit="leaf"
@@ -215,20 +214,14 @@ def test_verify_notices_every_edit_of_new_leaf_values(tmp_path):
     assert ("provably the fewest" in result.summary()) == certificate.optimal
 
 
-def test_prune_sweep_and_the_command_line_take_it(tmp_path):
+def test_new_leaf_values_keep_no_more_units_than_weights():
     native, X = fitted("gradient")
     n = len(X) // 2
-    options = {"reweight": "leaf", "verbose": False}
-    one = prune_booster(native, X[:n], X[n:], alpha=0.2, **options)
-    tree = prune_booster(native, X[:n], X[n:], alpha=0.2, verbose=False)
-    assert one.certificate.units_kept <= tree.certificate.units_kept
-    swept = sweep(native, X[:n], X[n:], alphas=[0.05, 0.2, 0.5], **options)
-    kept = [result.certificate.units_kept for result in swept]
-    assert kept == sorted(kept, reverse=True)
-    for result in swept:
-        assert result.status == "CERTIFIED"
-        assert verify(native, result.model, result.region, result.certificate).agrees is True
-    prune_and_verify_by_command(tmp_path, *fitted("xgboost"), "--reweight", "leaf")
+    leaf, tree = (
+        prune_booster(native, X[:n], X[n:], alpha=0.2, reweight=reweight, verbose=False)
+        for reweight in ("leaf", "tree")
+    )
+    assert leaf.certificate.units_kept <= tree.certificate.units_kept
 
 
 @pytest.mark.parametrize("kind", ["forest", "forest-3", "extra-trees", "adaboost", "adaboost-3"])
