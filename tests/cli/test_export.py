@@ -44,19 +44,6 @@ def test_one_model_three_ways(tmp_path, capsys):
     np.testing.assert_array_equal(np.array(done.stdout.split(), int), booster_margins(booster, rows)[:, 0] > 0)
 
 
-def test_nothing_is_replaced_unasked(tmp_path, capsys):
-    source = tmp_path / "model.json"
-    train(rounds=2, objective="binary:logistic").save_model(source)
-    target = tmp_path / "there"
-    target.write_text("precious")
-    for kind in ("treelite", "onnx", "c"):
-        _, err = expect(capsys, 1, "export", source, "--to", kind, "-o", target)
-        assert err.count("\n") == 1
-    assert target.read_text() == "precious"
-    assert run(capsys, "export", source, "--to", "onnx", "-o", target, "--force")[0] == 0
-    assert run(capsys, "export", source, "--to", "onnx", "-o", source, "--force")[0] == 1
-
-
 @pytest.mark.parametrize(
     ("kind", "words", "owner"),
     [

@@ -181,7 +181,7 @@ def test_the_domain_reaches_the_region(files, tmp_path, capsys):
 
 
 def test_demo_prunes_and_reports(tmp_path, capsys):
-    out, _ = expect(capsys, 0, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "8", "--json")
+    out, _ = expect(capsys, 0, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "3", "--json")
     document = json.loads(out)
     assert document["trees_after"] < document["trees_before"] / 2
     names = {path.name for path in (tmp_path / "demo").iterdir()}

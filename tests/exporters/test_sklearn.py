@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    ExtraTreesClassifier,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
@@ -26,7 +18,7 @@ from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import SplitKind
 from pine_boost.parsers.sklearn.read import SklearnDocument, read_sklearn
 from tests.support.grids import edge_rows, grid_forest, integer_margins
-from tests.support.sklearn_models import CASES, check_exported, fitted, native_values, probe_rows, table
+from tests.support.sklearn_models import CASES, check_exported, fitted, native_values, probe_rows, random_case, table
 
 
 def random_weights(model, seed):
@@ -260,20 +252,11 @@ def test_refusals():
     data=st.data(),
 )
 def test_random_exports(kind, seed, n_classes, data):
-    random = np.random.default_rng(seed)
-    X = np.round(random.normal(size=(60, 3)), 1)
-    y = np.concatenate([np.arange(n_classes), random.integers(n_classes, size=60 - n_classes)])
-    stump = DecisionTreeClassifier(max_depth=2)
-    native = {
-        "forest": RandomForestClassifier(4, max_depth=3, random_state=seed),
-        "extra": ExtraTreesClassifier(4, max_depth=3, random_state=seed),
-        "tree": DecisionTreeClassifier(max_depth=4, random_state=seed),
-        "gradient": GradientBoostingClassifier(n_estimators=4, max_depth=2),
-        "histogram": HistGradientBoostingClassifier(
-            max_iter=4, max_depth=3, min_samples_leaf=2, categorical_features=[1]
-        ),
-        "adaboost": AdaBoostClassifier(stump, n_estimators=4, random_state=seed),
-    }[kind].fit(np.abs(np.round(X)) if kind == "histogram" else X, y)
+    native, X, y = random_case(kind, seed, n_classes)
+    if kind == "histogram":
+        native.set_params(categorical_features=[1]).fit(np.abs(np.round(X)), y)
+    else:
+        native.fit(X, y)
     model = read_sklearn(native)
     n_trees = model.forest.n_trees
     weights = np.array(

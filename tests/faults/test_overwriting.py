@@ -348,6 +348,8 @@ def _commands(folder, target):
         "survey": ["survey", model, "--fit", fit, "--look", cal, "--time-limit", "1", "-o", target],
         "simplify": ["simplify", model, "-o", target],
         "export": ["export", model, "--to", "onnx", "--data", val, "-o", target],
+        "export to treelite": ["export", model, "--to", "treelite", "-o", target],
+        "export to c": ["export", model, "--to", "c", "-o", target],
     }
 
 
@@ -368,18 +370,27 @@ def test_what_is_read_is_never_replaced(made, command, name, capsys):
     before = _contents(made)
     for force in ([], ["--force"]):
         assert exit_code(*_commands(made, made / name)[command], *force) == 1
-        assert "is read here" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "is read here" in error
+        assert error.count("\n") == 1
         assert _contents(made) == before
 
 
-@pytest.mark.parametrize("command", ["score", "monitor", "survey", "simplify", "export"])
+@pytest.mark.parametrize(
+    "command", ["score", "monitor", "survey", "simplify", "export", "export to treelite", "export to c"]
+)
 def test_a_file_of_somebody_else_is_replaced_only_by_force(made, command, tmp_path, capsys):
     target = tmp_path / "theirs.json"
     target.write_text("the only copy")
-    assert exit_code(*_commands(made, target)[command]) == 1
-    assert "theirs.json exists" in capsys.readouterr().err
+    call = _commands(made, target)[command]
+    assert exit_code(*call) == 1
+    error = capsys.readouterr().err
+    assert "theirs.json exists" in error
+    assert error.count("\n") == 1
     assert target.read_text() == "the only copy"
     assert [path.name for path in tmp_path.iterdir()] == ["theirs.json"]
+    assert exit_code(*call, "--force") in (0, 3)
+    assert target.read_bytes() != b"the only copy"
 
 
 @pytest.mark.parametrize("command", ["score", "monitor"])

@@ -8,7 +8,6 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-import xgboost
 from sklearn import ensemble
 
 from pine_boost import prune_booster
@@ -21,6 +20,7 @@ from pine_boost.search import algorithm
 from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows, integer_margins
 from tests.support.native_models import LARGE, MODELS, built
+from tests.support.native_tables import native_margins_of
 from tests.support.verifying import look_for_no_serving_margin
 
 
@@ -50,38 +50,20 @@ def _check_margins(result, X):
     pruned = result.search.pruned
     assert pruned is not None
     expected = np.ldexp(integer_margins(pruned, X).astype(np.float64), -pruned.grid)
-    native, kind = result.model, result.pruned.kind
-    if kind.startswith("xgboost"):
-        booster = native.get_booster() if hasattr(native, "get_booster") else native
-        data = xgboost.DMatrix(
-            X,
-            feature_names=booster.feature_names,
-            feature_types=booster.feature_types,
-            enable_categorical=True,
-            nthread=1,
-        )
-        found = booster.predict(data, output_margin=True)
-    elif kind.startswith("lightgbm"):
-        # of an averaged model too the raw score is the sum; predict divides (facts 2)
-        found = native.predict(X, raw_score=True, num_threads=1)
-    elif kind.startswith("catboost"):
-        found = native.predict(X, prediction_type="RawFormulaVal")
-    elif hasattr(native, "estimator_weights_"):
-        found = native.decision_function(X)
+    # of an averaged LightGBM model too the raw score is the sum; predict divides
+    native, found = result.model, native_margins_of(result.model, X)
+    if hasattr(native, "estimator_weights_"):
         total = native.estimator_weights_.sum()
-        if found.ndim == 2:
-            n_classes = found.shape[1]
+        n_classes = found.shape[1]
+        if n_classes > 1:
             votes = (found * total * (n_classes - 1) + total) / n_classes
             bound = (len(native.estimators_) + 10) * 2.0**-53 * total
             assert np.abs(votes - expected).max() <= bound < 2.0**-pruned.grid
             return
         expected = 2 * (expected / total)
-    elif hasattr(native, "decision_function"):
-        found = native.decision_function(X)
-    else:
-        found = native.predict_proba(X)
+    elif hasattr(native, "estimators_") and not hasattr(native, "decision_function"):
         expected = expected / len(native.estimators_)
-    assert np.array_equal(np.asarray(found, dtype=np.float64).reshape(expected.shape), expected)
+    assert np.array_equal(found, expected)
 
 
 def _check_original_margins(result, X):

@@ -13,7 +13,6 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
-    ExtraTreesClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     IsolationForest,
@@ -34,7 +33,16 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.parsers.sklearn.read import read_isolation_forest, read_sklearn
 from tests.support.grids import edge_rows
-from tests.support.sklearn_models import CASES, decide, expected_values, fitted, native_values, probe_rows, table
+from tests.support.sklearn_models import (
+    CASES,
+    decide,
+    expected_values,
+    fitted,
+    native_values,
+    probe_rows,
+    random_case,
+    table,
+)
 from tests.support.value_models import ESTIMATORS as REGRESSORS
 
 # OpenMP threads that spin on a shared machine turn seconds into minutes
@@ -171,17 +179,8 @@ def test_sparse_rows_mean_zero():
     decimals=st.integers(0, 3),
 )
 def test_random_models(kind, seed, n_trees, depth, n_classes, decimals):
-    random = np.random.default_rng(seed)
-    X = np.round(random.normal(size=(60, 3)), decimals)
-    y = np.concatenate([np.arange(n_classes), random.integers(n_classes, size=60 - n_classes)])
-    stump = DecisionTreeClassifier(max_depth=depth)
-    native = {
-        "forest": RandomForestClassifier(n_trees, max_depth=depth, random_state=seed),
-        "extra": ExtraTreesClassifier(n_trees, max_depth=depth, random_state=seed),
-        "gradient": GradientBoostingClassifier(n_estimators=n_trees, max_depth=depth),
-        "histogram": HistGradientBoostingClassifier(max_iter=n_trees, max_depth=depth, min_samples_leaf=2),
-        "adaboost": AdaBoostClassifier(stump, n_estimators=n_trees, random_state=seed),
-    }[kind].fit(X, y)
+    native, X, y = random_case(kind, seed, n_classes, n_trees=n_trees, depth=depth, decimals=decimals)
+    native.fit(X, y)
     model = read_sklearn(native)
     rows = edge_rows(model.forest, X, limit=60, seed=seed)
     if kind in ("gradient", "adaboost"):

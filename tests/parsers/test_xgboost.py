@@ -24,6 +24,7 @@ from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
 from pine_boost.parsers.xgboost.write import write_document
 from tests.support import value_models
 from tests.support.grids import edge_rows, grid_forest, integer_margins
+from tests.support.sklearn_models import decide
 from tests.support.xgboost_models import (
     BOOSTERS,
     INPLACE_DART_DIFFERS,
@@ -202,13 +203,6 @@ def test_random_forest_classifier():
         np.testing.assert_array_equal(native_margins(model.forest, rows), native)
 
 
-def decided_classes(forest, margins):
-    """The classes of a Forest's own rule, in float32 as the native library decides."""
-    if forest.n_outputs > 1:
-        return np.argmax(margins, axis=1)
-    return (margins[:, :1].astype(np.float64) > np.array(forest.decision.cuts)).sum(axis=1)
-
-
 @pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw", "binary:hinge"])
 def test_cut_is_the_true_boundary_of_the_classifier(objective):
     """A one-leaf model per float around the cut: the native label flips exactly at it."""
@@ -243,7 +237,7 @@ def test_decided_classes_equal_predict(objective):
     classifier.fit(rows, labels)
     forest = read_model(classifier).forest
     margins = native_margins(forest, rows)
-    np.testing.assert_array_equal(decided_classes(forest, margins), classifier.predict(rows))
+    np.testing.assert_array_equal(decide(forest, margins), classifier.predict(rows))
 
 
 def test_softmax_compares_margins_and_softprob_rounded_probabilities():

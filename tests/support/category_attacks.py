@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.model.forest import Forest
+from tests.support.category_tables import models_of_categories
 from tests.support.grids import feature_edges
 
 COLOURS = ("red", "green", "blue", "pink", "grey", "never")  # the last in no training row
@@ -44,37 +45,15 @@ def coloured_model(kind: str) -> Any:
     trained = (np.arange(len(X)) < len(X) // 2) & (X["colour"] != COLOURS[-1]).to_numpy()
     X, y = X[trained], y[trained]
     few = 12 if n_classes == 2 else 5
-    if kind.startswith("xgboost"):
-        import xgboost
-
-        return xgboost.XGBClassifier(
-            n_estimators=few,
-            max_depth=5 - n_classes,
-            n_jobs=1,
-            enable_categorical=True,
-            max_cat_to_onehot=1 if "partition" in kind else 100,
-        ).fit(X, y)
-    if kind.startswith("lightgbm"):
-        import lightgbm
-
-        return lightgbm.LGBMClassifier(
-            n_estimators=few,
-            num_leaves=11 - 2 * n_classes,
-            n_jobs=1,
-            verbose=-1,
-            min_child_samples=5,
-            min_data_per_group=1,
-            cat_smooth=1,
-        ).fit(X, y)
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(
-        max_iter=few,
-        max_leaf_nodes=8 - n_classes,
-        early_stopping=False,
-        random_state=0,
-        categorical_features="from_dtype",
-    ).fit(X, y)
+    library = kind.split("-")[0].split()[0]
+    size = {
+        "xgboost": {"n_estimators": few, "max_depth": 5 - n_classes, "max_cat_to_onehot": 100},
+        "lightgbm": {"n_estimators": few, "num_leaves": 11 - 2 * n_classes, "min_data_per_group": 1},
+        "histogram": {"max_iter": few, "max_leaf_nodes": 8 - n_classes, "early_stopping": False, "random_state": 0},
+    }[library]
+    if "partition" in kind:
+        size["max_cat_to_onehot"] = 1
+    return models_of_categories()[library].set_params(**size).fit(X, y)
 
 
 def coloured_attack(forest: Forest, *, strangers: bool, n_rows: int = 6000) -> Any:

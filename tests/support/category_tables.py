@@ -42,36 +42,21 @@ def category_rows(values: tuple[Any, ...], n_rows: int = 600) -> tuple[Any, np.n
 def trained_on_categories(kind: str, values: tuple[Any, ...]) -> Any:
     """A small model of a kind on `category_rows`."""
     X, y = category_rows(values)
+    models = models_of_categories()
     if kind.startswith("xgboost"):
-        import xgboost
-
         missing = float(kind.split()[-1]) if "missing" in kind else np.nan
-        model = xgboost.XGBClassifier(
-            n_estimators=8,
-            max_depth=3,
-            n_jobs=1,
-            enable_categorical=True,
-            missing=missing,
-            max_cat_to_onehot=1 if kind == "xgboost partition" else 100,
-        ).fit(X, y)
+        one_hot = 1 if kind == "xgboost partition" else 100
+        model = models["xgboost"].set_params(missing=missing, max_cat_to_onehot=one_hot).fit(X, y)
         return model.get_booster() if kind == "xgboost.Booster" else model
     if kind.startswith("lightgbm"):
-        import lightgbm
-
-        model = lightgbm.LGBMClassifier(
-            n_estimators=8, n_jobs=1, verbosity=-1, min_child_samples=5, min_data_per_group=1, cat_smooth=0
-        ).fit(X, y)
+        model = models["lightgbm"].set_params(min_data_per_group=1, cat_smooth=0).fit(X, y)
         return model.booster_ if kind == "lightgbm.Booster" else model
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     by_name = kind == "histogram by name"
     if by_name:
         X = X.assign(colour=X["colour"].astype(object if values == WORDS else float))
     if kind == "histogram with gaps":
         X.loc[::6, "colour"] = np.nan
-    return HistGradientBoostingClassifier(
-        max_iter=8, early_stopping=False, categorical_features=["colour"] if by_name else "from_dtype"
-    ).fit(X, y)
+    return models["histogram"].set_params(categorical_features=["colour"] if by_name else "from_dtype").fit(X, y)
 
 
 def category_tables(values: tuple[Any, ...]) -> dict[str, Any]:

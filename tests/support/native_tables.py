@@ -118,6 +118,8 @@ def native_margins_of(model: Any, X: Any) -> FloatArray:
     elif library in ("xgboost", "lightgbm"):
         option = "output_margin" if library == "xgboost" else "raw_score"
         margins = model.predict(X, **{option: True})
+    elif library == "catboost":
+        margins = model.predict(X, prediction_type="RawFormulaVal")
     elif hasattr(model, "decision_function"):
         margins = model.decision_function(X)
     else:

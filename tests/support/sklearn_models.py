@@ -72,6 +72,23 @@ def fitted(name: str, n_classes: int) -> Any:
     return ESTIMATORS[name]().fit(X, labels[y])
 
 
+def random_case(kind: str, seed: int, n_classes: int, *, n_trees: int = 4, depth: int = 3, decimals: int = 1) -> Any:
+    """An estimator that is not fitted, and a small table with every class in it."""
+    random = np.random.default_rng(seed)
+    X = np.round(random.normal(size=(60, 3)), decimals)
+    y = np.concatenate([np.arange(n_classes), random.integers(n_classes, size=60 - n_classes)])
+    stump = DecisionTreeClassifier(max_depth=depth)
+    native = {
+        "forest": RandomForestClassifier(n_trees, max_depth=depth, random_state=seed),
+        "extra": ExtraTreesClassifier(n_trees, max_depth=depth, random_state=seed),
+        "tree": DecisionTreeClassifier(max_depth=depth, random_state=seed),
+        "gradient": GradientBoostingClassifier(n_estimators=n_trees, max_depth=depth),
+        "histogram": HistGradientBoostingClassifier(max_iter=n_trees, max_depth=depth, min_samples_leaf=2),
+        "adaboost": AdaBoostClassifier(stump, n_estimators=n_trees, random_state=seed),
+    }[kind]
+    return native, X, y
+
+
 def to_codes(forest: Forest, raw: np.ndarray) -> np.ndarray:
     """Raw category values to codes, unknown ones to NaN, as the ordinal encoder does."""
     codes = raw.copy()
