@@ -17,7 +17,7 @@ import pytest
 import xgboost
 from sklearn import datasets
 
-import pine_boost
+import pine_boost.accelerate
 from pine_boost.cli import COMMANDS, build_parser
 from pine_boost.cli.flags import message_of
 from pine_boost.cli.survey import with_files
