@@ -318,7 +318,7 @@ def accelerate_booster(
     if fidelity < 1 and (tolerance is not None or not forest.decides):
         return _accelerate_compressed(model, X_fit, X_val, asked, spent, trust_pickle, parsed, outer)
     native, visited = native_sum(parsed), forest
-    claim = scorer_claim(forest, is_unordered=is_unordered(parsed))
+    claim = scorer_claim(forest, is_unordered=is_unordered(parsed), is_inside=bool(outer.deciding))
     status, plan, facts = "CERTIFIED", None, dict[str, Any]()
     if tolerance is not None:
         kept, native = truncate(forest, native, tolerance)

@@ -129,7 +129,7 @@ class PruneResult:
 
     @property
     def serving_margin(self) -> float | None:
-        """Distance from its own decision at which the pruned model alone gives the original's class.
+        """Distance from its own decision boundary at which the pruned model alone gives the original's class.
 
         Proved for plausible inputs (`certificate.serving`). None if no margin is needed, because
         the region does not leave out inputs near the decision boundary, or if none was proved.

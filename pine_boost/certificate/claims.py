@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pine_boost.budget import StopReason
-from pine_boost.model.digits import decimals_down, exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
+from pine_boost.model.digits import exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
 from pine_boost.model.exact import LINK_ERROR, certain_distance
-from pine_boost.model.links import VOTES, Output, output_of
+from pine_boost.model.links import VOTES, Output, compares_probabilities, output_of
 from pine_boost.options import WORTH, as_call, as_command, as_flag, as_keyword, counted, plural
 from pine_boost.parsers.traits import SAVED_KIND
 from pine_boost.region.conformal import Coverage, coverage_floor
@@ -53,7 +53,7 @@ def region_in_words(certificate: Certificate) -> str:
     distance = rounded_up(c.delta)
     if c.sureness:
         return f"{plausible} and on which the original {c.sureness} (a margin of {distance} or more)."
-    return f"{plausible}; inputs closer than {distance} to the decision (in margin) are not in the region."
+    return f"{plausible}; inputs closer than {distance} to the decision boundary (in margin) are not in the region."
 
 
 def sureness_of(forest: Forest, delta: float | None) -> str:
@@ -319,8 +319,8 @@ HOW_IT_WAS_MADE = (
 def _same(certificate: Certificate) -> str:
     if not certificate.thresholds:
         return "predicts the same class as the original"
-    listed = ", ".join(exactly(threshold) for threshold in certificate.thresholds)
-    return f"falls on the same side of the threshold(s) {listed} as the original"
+    each = "each of " if len(certificate.thresholds) > 1 else ""
+    return f"falls on the same side of {each}{_named(certificate.thresholds)} as the original"
 
 
 def nothing_to_prove(is_trimmed: bool) -> str:
@@ -469,8 +469,8 @@ def serving_guard_claim(certificate: Certificate) -> str:
     assert certificate.serving is not None
     return (
         f"On every input, the guarded model {_same(certificate)}: proved where an input is plausible and the pruned "
-        f"model at least {rounded_up(certificate.serving.distance)} away from its own decision; elsewhere the original "
-        "answers itself."
+        f"model at least {rounded_up(certificate.serving.distance)} away from its own decision boundary; elsewhere the "
+        "original answers itself."
     )
 
 
@@ -478,8 +478,9 @@ def margin_guard_claim(fidelity: float, confidence: float, n_val: int, threshold
     """What a test on X_val says when inputs near the pruned model's decision go to the original."""
     return (
         f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation rows, the guarded model "
-        f"gives a future input that comes from the same source the class{by_thresholds(thresholds)} of the original "
-        f"with probability at least {rounded_down(fidelity)}. This is a statistic, not a proof."
+        "gives a future input that comes from the same source the class that the original gives it"
+        f"{at_thresholds(thresholds)} with probability at least {rounded_down(fidelity)}. This is a statistic, not a "
+        "proof."
     )
 
 
@@ -507,14 +508,23 @@ def kept_answer(
     if not keeps_class:
         assert tolerance is not None
         return f"a raw value {within} of the original's"
-    by = by_thresholds(thresholds) if exact or not thresholds else " by your threshold(s)"
-    kept = f"the class{by} that the original gives it"
+    kept = f"the class that the original gives it{at_thresholds(thresholds, exact=exact)}"
     return f"{kept}, and every probability {within}{'' if exact else ','}" if within else kept
 
 
-def by_thresholds(thresholds: Sequence[float]) -> str:
+def at_thresholds(thresholds: Sequence[float], *, exact: bool = True) -> str:
     """Which classes are meant where they are not those of the native ``predict``."""
-    return f" by the threshold(s) {', '.join(map(exactly, thresholds))}" if thresholds else ""
+    if not thresholds:
+        return ""
+    return f" at {_named(thresholds)}" if exact else f" at your {_thresholds(thresholds)}"
+
+
+def _named(thresholds: Sequence[float]) -> str:
+    return f"the {_thresholds(thresholds)} {', '.join(map(exactly, thresholds))}"
+
+
+def _thresholds(thresholds: Sequence[float]) -> str:
+    return "threshold" if len(thresholds) == 1 else plural("threshold")
 
 
 def short_statistic(*sentences: str) -> str:
@@ -524,8 +534,12 @@ def short_statistic(*sentences: str) -> str:
 
 def share_promise(kept: str, fidelity: float) -> str:
     """How likely a future input keeps its answer."""
-    share = rounded_down(100 - 100 * rest_of(fidelity))
-    return f"A future input like your validation rows gets {kept} with probability at least {share}%."
+    return f"A future input like your validation rows gets {kept} with probability at least {_percent(fidelity)}."
+
+
+def _percent(share: float) -> str:
+    """A share in percent, rounded down."""
+    return f"{rounded_down(100 - 100 * rest_of(share))}%"
 
 
 @dataclass(frozen=True)
@@ -662,7 +676,8 @@ class Statement:
         """What the validation rows showed; nothing where nothing passed."""
         if self.status == NOT_VALIDATED:
             return []
-        counted = bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence)
+        kept = kept_in_short(self.keeps_class, self.tolerance)
+        counted = bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence, kept)
         unseen = self.confidence if self.status == VALIDATED else None
         return [f"{counted}.", *segments_in_words(self.segments, unseen)]
 
@@ -688,14 +703,21 @@ def loss_in_words(loss: str, loss_range: float | None = None) -> str:
     }[loss]
 
 
-def bound_in_words(status: str, bound: float, n_changed: int, n_val: int, confidence: float) -> str:
+def kept_in_short(keeps_class: bool, tolerance: float | None) -> str:
+    """What an input keeps, for a sentence that follows the promise."""
+    if not keeps_class:
+        return "raw value within your tolerance"
+    return "class" if tolerance is None else "class, and every probability within your tolerance"
+
+
+def bound_in_words(status: str, bound: float, n_changed: int, n_val: int, confidence: float, kept: str) -> str:
     """Rows that changed; where they were unseen, the bound too: four decimals, never rounded up."""
     changed = f"{n_changed} of {n_val} validation rows changed"
     if status != VALIDATED:
         return changed
     return (
-        f"{changed}; taken alone, that puts the share that is kept at {decimals_down(bound)} or more with confidence "
-        f"{rounded_down(confidence)}"
+        f"{changed}; on its own this shows, with {_percent(confidence)} confidence, that at least "
+        f"{percent_down(bound)} of inputs like these keep their {kept}"
     )
 
 
@@ -709,7 +731,9 @@ def segments_in_words(segments: Sequence[Segment], confidence: float | None) -> 
     for segment in lowest:
         line = f"Segment {segment.name}: {segment.n_changed} of {segment.n_rows} rows changed"
         if confidence is not None:
-            line += f", {decimals_down(segment.bound)} or more kept (taken alone, confidence {confidence:g})"
+            line += (
+                f", at least {percent_down(segment.bound)} kept (on its own, with {_percent(confidence)} confidence)"
+            )
         lines.append(f"{line}.")
     if len(segments) > len(lowest):
         others = len(segments) - len(lowest)
@@ -724,7 +748,8 @@ def sql_claim(distance: float) -> str:
         return f"Written by pine_boost. The class is that of the model's own predict on every input, {engine}."
     return (
         f"Written by pine_boost. The class is never another than that of the model's own predict, {engine};\n"
-        f"it is NULL on inputs at most {rounded_up(distance, 3)} from the decision in margin, where rounding decides."
+        f"it is NULL on inputs at most {rounded_up(distance, 3)} from the decision boundary in margin, where rounding "
+        "decides."
     )
 
 
@@ -772,24 +797,28 @@ def attack_claim(distance: float | None, n_tried: int) -> str:
         )
     return (
         f"A local search from {n_tried} rows of X_fit found an input that changes class although the original's margin "
-        f"is {distance:.4g} away from its decision; there may be others farther away."
+        f"is {distance:.4g} away from its decision boundary; there may be others farther away."
     )
 
 
 def distance_claim(distance: float, largest: float, n_beyond: int, n_val: int) -> str:
     """What is proved for every input, and how many rows it is about; numbers are rounded up."""
     return (
-        f"Proved for every input: where the original's margin is more than {distance!r} away from its decision, the "
-        f"class is kept. This holds for {n_beyond} of the {n_val} validation rows; no input is farther away than "
-        f"{largest!r}."
+        f"Proved for every input: where the original's margin is more than {distance!r} away from its decision "
+        f"boundary, the class is kept. This holds for {n_beyond} of the {n_val} validation rows; no input is farther "
+        f"away than {largest!r}."
     )
 
 
 # -- accelerated scorers ------------------------------------------------------------------------
 
 
-def scorer_claim(forest: Forest, *, is_unordered: bool, tolerance: float | None = None) -> str:
-    """What a proved scorer claims; ``is_unordered``: the library adds trees in no fixed order."""
+def scorer_claim(forest: Forest, *, is_unordered: bool, is_inside: bool = False, tolerance: float | None = None) -> str:
+    """What a proved scorer claims.
+
+    ``is_unordered``: the library adds trees in no fixed order; ``is_inside``: the thresholds follow from layers around
+    the ensemble.
+    """
     if tolerance is not None:
         return (
             f"On every input that the library accepts, the scorer's raw value is within {rounded_up(tolerance)} "
@@ -797,11 +826,7 @@ def scorer_claim(forest: Forest, *, is_unordered: bool, tolerance: float | None 
         )
     if not forest.decides:
         return "On every input that the library accepts, the scorer's value is that of the model's own predict."
-    thresholds = by_thresholds(forest.decision.thresholds)
-    claim = (
-        f"On every input that the library accepts, the scorer gives the class{thresholds} that the model's own "
-        "predict gives."
-    )
+    claim = f"On every input that the library accepts, the scorer gives the {_native_class(forest, is_inside)}."
     if is_unordered:
         claim += (
             " scikit-learn adds trees in no fixed order with n_jobs above 1; where two classes are within "
@@ -809,6 +834,16 @@ def scorer_claim(forest: Forest, *, is_unordered: bool, tolerance: float | None 
             "that of n_jobs=1."
         )
     return claim
+
+
+def _native_class(forest: Forest, is_inside: bool) -> str:
+    """The class of the native ``predict``, or the one that the native score gives at the thresholds."""
+    thresholds = forest.decision.thresholds
+    if not thresholds:
+        return "class that the model's own predict gives"
+    score = "probability" if compares_probabilities(forest) else "raw value"
+    whose = f"the {score} of the ensemble inside" if is_inside else f"the model's own {score}"
+    return f"{'class' if len(thresholds) == 1 else 'score band'} that {whose} gives{at_thresholds(thresholds)}"
 
 
 # -- lines of a survey --------------------------------------------------------------------------

@@ -342,8 +342,8 @@ class Case:
         row = self.problem.space.representative(proof.states[None])
         classes, native = self._classes(proof.states[None], row)
         if classes[0] == classes[1]:
-            close = "the pruned model is closer to its decision than the proof needs, though the class is the same."
-            return None, proof.answer, (f"{proof.question.name}: {close}",)
+            close = "is closer to its decision boundary than the proof needs, though the class is the same."
+            return None, proof.answer, (f"{proof.question.name}: the pruned model {close}",)
         return Counterexample(proof.question.name, row[0], classes[0], classes[1], native), proof.answer, ()
 
     def _classes(self, states: Any, row: FloatArray) -> tuple[list[int], bool]:

@@ -141,13 +141,13 @@ class CompressionRecord:
     attack_starts : int
         Rows of X_fit that an attack began with; 0: none was made.
     attack_distance : float or None
-        The farthest from the decision at which it found a changed class; None: it found none.
+        The farthest from the decision boundary at which it found a changed class; None: it found none.
     attack_row : tuple
         That input, categories as codes, None for missing; empty without one.
     proved_distance : float or None
-        Farther from the original's decision no input changes its class; None: nothing is proved.
+        Farther from the original's decision boundary no input changes its class; None: nothing is proved.
     proved_largest : float or None
-        Farther from its decision the original is nowhere.
+        Farther from its decision boundary the original is nowhere.
     proved_rows : int
         Validation rows whose native margin is farther than ``proved_distance``.
     proved_trees : tuple of int

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED, bound_in_words, saved_remarks
+from pine_boost.certificate.claims import (
+    NON_INFERIOR,
+    NOT_VALIDATED,
+    VALIDATED,
+    bound_in_words,
+    kept_in_short,
+    saved_remarks,
+)
 from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.certificate.saved import read_named
 from pine_boost.compression.distance import measure
@@ -52,6 +59,8 @@ class CompressionVerification:
     bound, confidence : float
     status : str
         That of the record: only VALIDATED makes a statement of the bound.
+    kept : str
+        What a row that does not count as changed keeps, in words.
     losses : tuple of float
         Mean loss of both models on these rows; empty without labels.
     remarks : tuple of str
@@ -65,6 +74,7 @@ class CompressionVerification:
     bound: float
     confidence: float
     status: str
+    kept: str
     losses: tuple[float, ...]
     remarks: tuple[str, ...]
     seconds: float
@@ -74,7 +84,7 @@ class CompressionVerification:
         head = "DISAGREES: the record is wrong"
         if self.agrees:
             head = "AGREES: every number that is not listed as taken on trust was found again"
-        counted = bound_in_words(self.status, self.bound, self.n_changed, self.n_rows, self.confidence)
+        counted = bound_in_words(self.status, self.bound, self.n_changed, self.n_rows, self.confidence, self.kept)
         return "\n".join([f"{head} ({self.seconds:.1f} s).", f"{counted}.", *self.remarks])
 
 
@@ -159,6 +169,7 @@ def verify_compression(
         bound=expected["bound"],
         confidence=record.confidence,
         status=record.status,
+        kept=kept_in_short(record.keeps_class, record.tolerance),
         losses=tuple(means),
         remarks=(*found, *saved_remarks(before), _trusted(record, loss, bool(is_unstated))),
         seconds=time.monotonic() - started,

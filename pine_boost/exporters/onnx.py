@@ -36,7 +36,7 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
     (as the native ``predict`` returns it) and ``probability`` for classifiers, ``value`` for
     regressors and rankers, and the ``margin`` in both cases. Sums are float64: for a model on a
     grid, as pine_boost exports them, the margin is exact; for any other model it is within the
-    rounding of the native sum, so a class can differ if the margin is that close to the decision.
+    rounding of the native sum, so a class can differ if the margin is that close to the decision boundary.
 
     Parameters
     ----------

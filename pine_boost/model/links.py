@@ -41,6 +41,11 @@ OUTPUTS = {
     "cross_entropy_lambda": Output.SOFTPLUS,
     VOTES: Output.VOTES,
 }
+# reg:logistic and cross_entropy_lambda are values for their libraries
+_PROBABILITY_THRESHOLDS = (
+    *("binary:logistic", "binary:logitraw", "binary", "cross_entropy", "Logloss", "CrossEntropy"),
+    *("log_loss", "deviance", "exponential"),
+)
 _CRITERIA = ("gini", "entropy", "log_loss")  # of trees that classify
 
 
@@ -56,6 +61,11 @@ def has_probabilities(forest: Forest) -> bool:
     """Whether margins become probabilities, as they do except for regressors and rankers."""
     of_classes = (Output.SIGMOID, Output.LOGIT, Output.STEP, Output.VOTES)
     return forest.n_outputs > 1 or output_of(forest) in of_classes or forest.objective in _CRITERIA
+
+
+def compares_probabilities(forest: Forest) -> bool:
+    """Whether the user's thresholds are probabilities of class 1, as for classifiers, and not raw values."""
+    return forest.n_outputs == 1 and forest.objective in (*_PROBABILITY_THRESHOLDS, *_CRITERIA)
 
 
 def probabilities_of(forest: Forest, margins: FloatArray, divisor: float | None = None) -> FloatArray:

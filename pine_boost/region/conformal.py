@@ -153,7 +153,7 @@ def require_room(
     share_fit = float(np.mean(distance_fit < delta))
     found = (
         f"indifference={indifference} leaves {undecided} of {n_rows} calibration rows undecided "
-        f"(closer than {delta:.6g} to the decision; {share_fit:.1%} of X_fit are), and "
+        f"(closer than {delta:.6g} to the decision boundary; {share_fit:.1%} of X_fit are), and "
         f"alpha={alpha} has room for {max(room, 0)}: the region would carry no guarantee."
     )
     cause = ""

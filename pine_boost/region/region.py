@@ -39,7 +39,7 @@ class Region:
     """The inputs that a certificate covers.
 
     An input x belongs to the region if the domain allows it, ``score(x) <= tau`` and, with ``delta``, the
-    original model is at least ``delta`` away from its decision. A new input that is exchangeable with the
+    original model is at least ``delta`` away from its decision boundary. A new input that is exchangeable with the
     calibration rows lies in the region with probability at least ``1 - alpha``, over the draw of the
     calibration rows and the new input together. Nothing is said about inputs from another distribution, or
     if the calibration rows were used to train or to choose anything.
@@ -132,7 +132,7 @@ class Region:
             The original's native margins of these rows instead: raw scores, not probabilities.
         serving : ServingMargin, optional
             ``certificate.serving``. ``model`` is then the pruned model, and the answer says where the pruned
-            model alone gives the original's class: on plausible inputs far enough from its own decision.
+            model alone gives the original's class: on plausible inputs far enough from its own decision boundary.
             Accepted for the region of that certificate and for regions of the same fit with a smaller tau.
 
         Raises

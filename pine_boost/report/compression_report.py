@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from pine_boost.certificate.claims import NOT_VALIDATED, attack_claim, bound_in_words
+from pine_boost.certificate.claims import NOT_VALIDATED, attack_claim, bound_in_words, kept_in_short
 from pine_boost.compression.compress_result import CompressResult
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import ERROR, Answers, Goal, native_probabilities
@@ -137,7 +137,8 @@ def _changed(result: CompressResult, before: Answers, after: Answers, changed: B
 
 def _counted(record: CompressionRecord) -> str:
     r = record
-    text = bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + "."
+    kept = kept_in_short(r.keeps_class, r.tolerance)
+    text = bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence, kept) + "."
     if record.probability_shift:
         text += (
             f" The ensemble's probabilities moved by {record.probability_shift['mean']:.4f} on "

@@ -119,7 +119,7 @@ class GuardedParts:
 
     @property
     def own_distance(self) -> float | None:
-        """Least distance of the pruned model from its own decision; None if the region is enough."""
+        """Least distance of the pruned model from its own decision boundary; None if the region is enough."""
         if self.margin is not None:
             return self.margin.distance
         if self.certificate is None or self.certificate.serving is None:

@@ -178,7 +178,8 @@ def verify_scorer(
     elif not faults:
         faults = tuple(faults_of(visited, parts.plan))
     tolerance = None if truncation is None else truncation["tolerance"]
-    claim = scorer_claim(parsed.forest, is_unordered=is_unordered(parsed), tolerance=tolerance)
+    is_inside = bool(outer.deciding)
+    claim = scorer_claim(parsed.forest, is_unordered=is_unordered(parsed), is_inside=is_inside, tolerance=tolerance)
     if statement is not None:
         claim = tested_scorer_claim(statement, claim, is_smaller=_is_smaller(manifest))
     if manifest["claim"] != claim:

@@ -92,7 +92,7 @@ def test_alpha_zero_claims_every_input():
 def test_thresholds_are_in_the_claim():
     certificate = _prune(threshold=(0.3, 0.7)).certificate
     assert certificate.thresholds == (0.3, 0.7)
-    assert "threshold(s) 0.3, 0.7" in certificate.claim
+    assert "falls on the same side of each of the thresholds 0.3, 0.7 as the original" in certificate.claim
 
 
 def test_programs_that_no_solver_ends_with_certify_nothing(monkeypatch):

@@ -62,7 +62,7 @@ def test_the_band_that_is_left_out_is_never_printed_smaller(certified):
 
 def test_a_threshold_is_named_as_it_was_proved(certified):
     claim = claim_of(replace(certified, thresholds=(1234567.0, 1 / 3 + 1234567)))
-    assert "threshold(s) 1234567, 1234567.3333333333 as" in claim
+    assert "thresholds 1234567, 1234567.3333333333 as" in claim
 
 
 def test_no_probability_is_rounded_up(certified):
@@ -75,7 +75,7 @@ def test_no_probability_is_rounded_up(certified):
 def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up():
     numbers = {"keeps_class": True, "n_val": 299, "n_changed": 0, "bound": 0.99, "overlap": 9 / 299}
     text = Statement(VALIDATED, 0.98999961, 0.94999961, tolerance=None, thresholds=(0.3,), **numbers).claim()
-    assert "the class by the threshold(s) 0.3 that the original gives it" in text
+    assert "the class that the original gives it at the threshold 0.3" in text
     assert "299 validation rows (3.02% of them occur in X_fit too)" in text
     assert "probability at least 0.989999." in text
     assert "confidence 0.949999 " in text
@@ -192,7 +192,7 @@ def test_rows_of_the_fit_may_change_where_the_original_is_undecided(table):
     distance = rounded_up(certificate.delta)
     assert f"on which the original {sure} (a margin of {distance} or more)" in certificate.claim
     plain = claim_of(replace(certificate, sureness=""))
-    assert f"inputs closer than {distance} to the decision (in margin) are not in the region" in plain
+    assert f"inputs closer than {distance} to the decision boundary (in margin) are not in the region" in plain
     assert "Every row" not in str(prune_booster.__doc__)
 
 

@@ -5,9 +5,12 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import lightgbm
 import numpy as np
 import pandas
 import pytest
+import xgboost
+from sklearn import ensemble
 
 import pine_boost
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
@@ -82,6 +85,26 @@ def test_own_thresholds(name, threshold):
     result = pine_boost.accelerate_booster(native, threshold=threshold)
     table = hard_table(result.original.forest)
     assert np.array_equal(result.scorer.predict(table), native_labels(result.original, table))
+    if threshold == 0.3:
+        assert "the class that the model's own probability gives at the threshold 0.3." in result.claim
+    if isinstance(threshold, tuple):
+        claim = "the score band that the model's own probability gives at the thresholds 0.2, 0.5, 0.7."
+        assert result.claim.endswith(claim)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        xgboost.XGBRegressor(objective="reg:logistic", n_estimators=3, max_depth=2),
+        lightgbm.LGBMRegressor(objective="cross_entropy_lambda", n_estimators=3, min_child_samples=2, verbose=-1),
+        ensemble.RandomForestRegressor(n_estimators=3, max_depth=2),
+    ],
+)
+def test_a_threshold_of_a_regressor_is_one_of_raw_values(model):
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    fitted = model.fit(X, (X[:, 0] > 0).astype(float))
+    result = pine_boost.accelerate_booster(fitted, threshold=1.5)
+    assert "the class that the model's own raw value gives at the threshold 1.5." in result.claim
 
 
 def test_a_score_at_the_threshold_is_compared_as_the_library_does():

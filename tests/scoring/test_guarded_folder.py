@@ -105,7 +105,7 @@ def test_sklearn_and_a_threshold(tmp_path):
     guarded.save(tmp_path / "folder")
     again = load_scorer(tmp_path / "folder", trust_pickle=True)
     assert (again.predict(X) == (model.predict_proba(X)[:, 1] > 0.7)).all()
-    assert "threshold(s) 0.7" in again.claim
+    assert "the threshold 0.7" in again.claim
 
 
 def test_margin_guards_are_saved_too(tmp_path):
