@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,6 +87,11 @@ def read_model(
     if library is None:
         library = _library_of(model)
         _refuse_pipeline(model)
+    parsed = _read(model, library, threshold, decision, digest, asks_library)
+    return replace(parsed, n_bytes=len(model)) if isinstance(model, bytes) else parsed
+
+
+def _read(model: Any, library: str, threshold: Any, decision: str, digest: str | None, asks_library: bool) -> Model:
     traits = traits_of(library)
     is_named = digest is not None and isinstance(model, bytes)
     if is_named and not asks_library and traits.read_alone is not None:

@@ -26,7 +26,7 @@ from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows, work_of
 from pine_boost.native.child_process import try_in_child
-from pine_boost.native.figures import SIZES, Figures, SideBySide, file_contents, is_quick, native_predict
+from pine_boost.native.figures import SIZES, Figures, SideBySide, file_size, is_quick, native_predict
 from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, counted, given
 from pine_boost.parsers import open_pickle, read_model
@@ -105,7 +105,7 @@ class AccelerateResult:
         before, after = self.facts["work_per_row"]
         flat, model = self.scorer.parts.flat, self.original
         return SideBySide(
-            Figures(model.forest.n_trees, model.forest.n_leaves, len(file_contents(model)), before),
+            Figures(model.forest.n_trees, model.forest.n_leaves, file_size(model), before),
             Figures(flat.n_trees, flat.n_leaves, sum(map(len, self.files().values())), after),
             self.work_rows,
             self._calls,

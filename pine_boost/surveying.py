@@ -30,7 +30,7 @@ from pine_boost.files import path_of, save_file
 from pine_boost.json_fields import write_document
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, work_of
-from pine_boost.native.figures import SIZES, Figures, SideBySide, Speed, file_contents, side_by_side, times_in_words
+from pine_boost.native.figures import SIZES, Figures, SideBySide, Speed, file_size, side_by_side, times_in_words
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import read_model
@@ -246,7 +246,7 @@ def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Off
         found, forest, side = line.found, line.found.forest, line.side
         key = id(side or found)
         if key not in known:
-            figures = Figures(forest.n_trees, forest.n_leaves, len(file_contents(found)), line.work)
+            figures = Figures(forest.n_trees, forest.n_leaves, file_size(found), line.work)
             speeds: tuple[Speed, ...] = ()
             if (side or found is not parsed) and not budget.is_over:
                 share = 1.0 if side else SHARES["survey speeds"]

@@ -287,12 +287,15 @@ class Model:
         The live object that was given (never modified), None for files and bytes.
     document : object
         Library-specific: the validated file contents the writer starts from.
+    n_bytes : int or None
+        Size of the file or bytes that were read, None for a live object.
     """
 
     forest: Forest
     kind: str
     native: Any
     document: Any = field(default=None, repr=False)
+    n_bytes: int | None = None
 
 
 def tree_units(forest: Forest, unit: str) -> IntArray:

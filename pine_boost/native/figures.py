@@ -208,13 +208,18 @@ def is_quick(model: Model) -> bool:
 def figures_of(model: Model, rows: FloatArray) -> Figures:
     """Size of a model, and its work on these rows (see `tables.to_matrix`)."""
     forest = model.forest
-    return Figures(forest.n_trees, forest.n_leaves, len(file_contents(model)), work_of(forest, rows))
+    return Figures(forest.n_trees, forest.n_leaves, file_size(model), work_of(forest, rows))
 
 
 def file_contents(model: Model) -> bytes:
     """The native file of a model, also of a live object."""
     native = original_bytes(model) if model.native is None else model.native
     return model_file(native, model.forest.library)[1]
+
+
+def file_size(model: Model) -> int:
+    """Bytes of the file that a model was read from, else of its native file."""
+    return len(file_contents(model)) if model.n_bytes is None else model.n_bytes
 
 
 def native_predict(parsed: Model, outer: Any = None) -> Predict:

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import pine_boost
 from pine_boost.cli import main
 from tests.support.native_models import built
 
@@ -90,3 +91,14 @@ def test_a_statistic_from_files(tmp_path, capsys):
     assert main(["verify", files[0], place, "--val", files[2], "--fit", files[1]]) == 1
     assert "verify takes --val for a scorer; leave out --fit." in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[1]]) == 1
+
+
+def test_the_size_of_the_file_is_that_of_the_file_given(model, tmp_path, capsys):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=8))
+    size = path.stat().st_size
+    assert main(["accelerate", str(path), "-o", str(tmp_path / "scorer")]) == 0
+    assert f"File: {size / 1000:.0f} -> " in capsys.readouterr().out
+    for given in (str(path), path, path.read_bytes()):
+        assert pine_boost.accelerate_booster(given).side_by_side.before.bytes == size
+        assert pine_boost.simplify(given).side_by_side.before.bytes == size
