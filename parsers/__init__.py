@@ -144,7 +144,7 @@ def _open(model: Any, trust_pickle: bool) -> tuple[Any, str | None]:
     contents = bytes(model)
     require_size(len(contents), MODEL_LIMIT, "This", "model file")
     library = _sniff(contents, path)
-    return (_unpickle(contents, path, trust_pickle), None) if library == "pickle" else (contents, library)
+    return (unpickled(contents, path, trust_pickle), None) if library == "pickle" else (contents, library)
 
 
 def _library_of(model: Any) -> str:
@@ -188,7 +188,8 @@ def _sniff(contents: bytes, path: Path | None) -> str:
     )
 
 
-def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
+def unpickled(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
+    """Load a pickle; raise if it is not trusted or cannot be loaded."""
     where = str(path) if path is not None else "These bytes"
     if not trust_pickle:
         raise UnsupportedModelError(

@@ -10,7 +10,6 @@ import hashlib
 import io
 import json
 import os
-import pickle
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -216,8 +215,12 @@ def read_layers(place: Path, manifest: Mapping[str, Any], trust_pickle: bool) ->
     if LAYERS not in manifest["files"]:
         return None, None
     require_trust(trust_pickle, LAYERS)
-    prepare, finish = pickle.loads(read_named(place, LAYERS, manifest))
-    return prepare, finish
+    from pine_boost.parsers import unpickled
+
+    found = unpickled(read_named(place, LAYERS, manifest), place / LAYERS, trust_pickle)
+    if not (isinstance(found, tuple) and len(found) == 2):
+        raise MalformedModelError(f"{place / LAYERS} does not hold the steps around a model. {REMEDY}.")
+    return found
 
 
 def require_trust(trust_pickle: bool, name: str) -> None:

@@ -1,6 +1,7 @@
 """Scorer folders: what is saved loads bit for bit, and nothing malformed reaches the kernel."""
 
 import io
+import pickle
 import subprocess
 import sys
 
@@ -12,10 +13,12 @@ from pine_boost.errors import (
     CertificateMismatch,
     InvalidInputError,
     MalformedModelError,
+    MissingDependencyError,
     PineBoostError,
+    UnsupportedModelError,
     UntestedVersionWarning,
 )
-from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST, _sha256
+from pine_boost.scoring.scorer_folder import ARRAYS, LAYERS, MANIFEST, _sha256
 from pine_boost.scoring.scorer_verification import verify_scorer
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import MODELS, built
@@ -359,3 +362,19 @@ def test_an_untested_version_of_the_library_is_named_when_a_scorer_is_verified(s
     monkeypatch.setattr(traits, "_installed_version", lambda name: "99.1.0")
     with pytest.warns(UntestedVersionWarning, match=r"XGBoost 99\.1\.0 is installed"):
         assert verify_scorer(native, folder).agrees
+
+
+@pytest.mark.parametrize(
+    ("contents", "error", "message"),
+    [
+        (b"cpine_boost.no_such_module\nName\n.", MissingDependencyError, "needs pine_boost.no_such_module"),
+        (b"cpine_boost.errors\nNoSuchName\n.", UnsupportedModelError, "cannot be unpickled"),
+        (b"", UnsupportedModelError, "cannot be unpickled"),
+        (pickle.dumps(3), MalformedModelError, "does not hold the steps"),
+    ],
+)
+def test_steps_that_cannot_be_loaded_are_an_error_of_ours(contents, error, message, saved):
+    (saved[2] / LAYERS).write_bytes(contents)
+    rewrite(saved[2], change_manifest=lambda manifest: manifest["files"].update({LAYERS: _sha256(contents)}))
+    with pytest.raises(error, match=message):
+        pine_boost.load_scorer(saved[2], trust_pickle=True)
