@@ -18,13 +18,19 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 FLAGS = ["-std=c99", "-O1", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unused-function"]
 
 
-def compiled_answers(parts, X, folder, extra=()):
-    source = folder / "scorer.c"
+def compiled(parts, program):
+    """The program of a scorer, beside its source."""
+    source = program.with_suffix(".c")
     source.write_bytes(to_c(parts.flat, parts.native, parts.plan, parts.classes, "A claim.\n"))
-    subprocess.run([find_compiler(), *FLAGS, *extra, "-o", folder / "scorer", source, "-lm"], check=True)
+    subprocess.run([find_compiler(), *FLAGS, "-o", program, source, "-lm"], check=True)
+    return program
+
+
+def compiled_answers(parts, X, folder):
     rows = "\n".join(",".join("" if np.isnan(v) else repr(float(v)) for v in row) for row in X)
     (folder / "rows.csv").write_text("a,b,c,d\n" + rows + "\n")
-    done = subprocess.run([folder / "scorer", folder / "rows.csv"], check=True, capture_output=True, text=True)
+    program = compiled(parts, folder / "scorer")
+    done = subprocess.run([program, folder / "rows.csv"], check=True, capture_output=True, text=True)
     return done.stdout.split("\n")[:-1]
 
 
@@ -90,10 +96,7 @@ def programs(tmp_path_factory):
     for n_features in (1, 2):
         X = np.random.default_rng(0).normal(size=(50, n_features))
         native = RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, (X[:, 0] > 0).astype(int))
-        parts = pine_boost.accelerate_booster(native).scorer.parts
-        (folder / "scorer.c").write_bytes(to_c(parts.flat, parts.native, parts.plan, parts.classes))
-        made[n_features] = folder / f"of_{n_features}"
-        subprocess.run([find_compiler(), *FLAGS, "-o", made[n_features], folder / "scorer.c", "-lm"], check=True)
+        made[n_features] = compiled(pine_boost.accelerate_booster(native).scorer.parts, folder / f"of_{n_features}")
     return made
 
 

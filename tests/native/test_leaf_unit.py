@@ -232,9 +232,3 @@ def test_votes_and_shares_are_refused(kind):
         prune_booster(native, X[:n], X[n:], reweight="leaf")
     with pytest.raises(UnsupportedModelError, match="unit='round' or 'tree'"):
         prune_booster(native, X[:n], X[n:], unit="leaf")
-
-
-def test_an_unknown_word_is_refused():
-    native, X = fitted("gradient")
-    with pytest.raises(InvalidInputError, match="reweight must be 'tree' or 'leaf', got 'branch'"):
-        prune_booster(native, X, reweight="branch")

@@ -43,13 +43,6 @@ def test_a_model_that_was_read_is_used_as_it_was_read():
         read_model(value)
 
 
-def test_unreadable_paths(tmp_path):
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        read_model(tmp_path / "absent.json")
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        read_model(tmp_path)
-
-
 @pytest.mark.parametrize("contents", [b"", b"\x00\x01", b"hello", b"binf", b"PK\x03\x04"])
 def test_unknown_bytes(contents, tmp_path):
     with pytest.raises(UnsupportedModelError, match="LightGBM text"):
