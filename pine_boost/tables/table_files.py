@@ -242,7 +242,8 @@ def _floats(rows: Any, names: Sequence[Any], path: Path) -> Any:
     matrix = np.empty(rows.shape, dtype=np.float64)
     for (row, column), cell in np.ndenumerate(rows):
         try:
-            matrix[row, column] = np.nan if cell is None else float(cell)
+            # Python reads 1_0 as 10, pandas as a text
+            matrix[row, column] = np.nan if cell is None else float(cell.replace("_", "?"))
         except ValueError as error:
             raise InvalidInputError(
                 f"{path}: column {str(names[column])!r} holds {cell!r} in row {row}; numbers are "

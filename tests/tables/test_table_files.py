@@ -67,6 +67,13 @@ def test_without_pandas_the_same_numbers(tmp_path):
     (tmp_path / "text.csv").write_text("a,b c,d\n1,2,three\n")
     with pytest.raises(InvalidInputError, match="'d' holds 'three' in row 0"):
         _plain_csv(tmp_path / "text.csv", schema(), None, ",")
+    (tmp_path / "digits.csv").write_text("a,b c,d\n1,2,1_0\n")
+    for read in (
+        lambda path: to_matrix(read_table(path, schema()).X, schema()),
+        lambda path: _plain_csv(path, schema(), None, ","),
+    ):
+        with pytest.raises(InvalidInputError, match="holds '1_0'"):
+            read(tmp_path / "digits.csv")
     (tmp_path / "ragged.csv").write_text("a,b c,d\n1,2\n")
     with pytest.raises(InvalidInputError, match="line 2 has 2 cells"):
         _plain_csv(tmp_path / "ragged.csv", schema(), None, ",")
