@@ -27,6 +27,7 @@ from pine_boost.model.forest import Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows, work_of
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.figures import SIZES, Figures, SideBySide, file_size, is_quick, native_predict
+from pine_boost.native.predict import require_library
 from pine_boost.notebooks import displayed
 from pine_boost.options import AccelerateOptions, counted, given
 from pine_boost.parsers import open_pickle, read_model
@@ -314,6 +315,8 @@ def accelerate_booster(
     _require_rows(fidelity, X_fit, X_val)
     parsed = read_model(outer.inner, threshold=outer.threshold, decision="value")
     require_own_predict(parsed)
+    if fidelity < 1:
+        require_library(parsed)
     forest = parsed.forest
     if fidelity < 1 and (tolerance is not None or not forest.decides):
         return _accelerate_compressed(model, X_fit, X_val, asked, spent, trust_pickle, parsed, outer)

@@ -44,6 +44,11 @@ class MissingDependencyError(PineBoostError, ImportError):
     """An optional library is needed for this call and is not installed."""
 
 
+def install_with(extra: str) -> str:
+    """How to install what an extra brings; pip finds the extra of an installed clone as well as that of an index."""
+    return f'install it with: pip install "pine-boost[{extra}]"'
+
+
 class OutputError(PineBoostError, OSError):
     """A file could not be written: no space, no permission, no such folder."""
 

@@ -27,7 +27,7 @@ from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.budget import finishing
 from pine_boost.certificate.saved import digests, table_csv
-from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
+from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, install_with
 from pine_boost.files import file_digest, path_of, read_limited, require_free_file, save_file
 from pine_boost.folders import UNFINISHED, owned_in, require_writable, write_folder
 from pine_boost.notebooks import displayed
@@ -418,7 +418,7 @@ def _rows(jobs: tuple[Job, ...], folder: str, policy: Policy, n_jobs: int, dask:
     try:
         import joblib
     except ImportError as error:
-        raise MissingDependencyError("A fleet needs joblib; install pine-boost[fleet].") from error
+        raise MissingDependencyError(f"A fleet needs joblib; {install_with('fleet')}") from error
     left = {job.name: job for job in jobs}
     with _backend(joblib, dask):
         try:
@@ -439,7 +439,7 @@ def _backend(joblib: Any, address: str | None) -> AbstractContextManager[Any]:
 
         cluster: AbstractContextManager[Any] = joblib.parallel_config("dask", scheduler_host=address)
     except ImportError as error:
-        raise MissingDependencyError("A cluster needs dask and distributed; install pine-boost[dask].") from error
+        raise MissingDependencyError(f"A cluster needs dask and distributed; {install_with('dask')}") from error
     except (OSError, ValueError) as error:
         raise InvalidInputError(
             f"No Dask scheduler answers at {address!r} ({error}); start one with dask scheduler.", option="dask"

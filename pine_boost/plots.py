@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pine_boost.errors import MissingDependencyError
+from pine_boost.errors import MissingDependencyError, install_with
 from pine_boost.options import plural
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def given_or_new(ax: Any) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise MissingDependencyError("A plot needs matplotlib; install pine-boost[plot].") from error
+        raise MissingDependencyError(f"A plot needs matplotlib; {install_with('plot')}") from error
     return pyplot.subplots(figsize=(6, 4), layout="constrained")[1]
 
 

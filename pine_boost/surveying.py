@@ -31,6 +31,7 @@ from pine_boost.json_fields import write_document
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, work_of
 from pine_boost.native.figures import SIZES, Figures, SideBySide, Speed, file_size, side_by_side, times_in_words
+from pine_boost.native.predict import require_library
 from pine_boost.notebooks import displayed, table_html
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import read_model
@@ -199,6 +200,7 @@ def survey(
         say(report_progress, "reading the model and the rows")
         read = read_given(model, threshold=threshold, trust_pickle=trust_pickle, decision="value")
         outer, parsed = read.wrapper, read.parsed  # figures are those of the ensemble inside
+        require_library(parsed)
         outer.require_own_probabilities(tolerance)
         require_tolerance(parsed, tolerance)
         X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pine_boost import build_result
 from pine_boost.budget import CHOOSING, SHARES, Budget, Effort, OutOfTime, Step, StopReason, finishing
-from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
+from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError, install_with
 from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.notebooks import table_html
 from pine_boost.options import Options, given, plural, require_level
@@ -90,9 +90,7 @@ class SweepResult:
         try:
             import pandas
         except ImportError as error:
-            raise MissingDependencyError(
-                "to_pandas needs pandas; install pine-boost[tables], or use table()."
-            ) from error
+            raise MissingDependencyError(f"to_pandas needs pandas; use table(), or {install_with('tables')}") from error
         return pandas.DataFrame(self.table())
 
     def plot(self, ax: Any = None) -> Any:

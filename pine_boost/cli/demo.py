@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.cli import flags, output
-from pine_boost.errors import MissingDependencyError
+from pine_boost.errors import MissingDependencyError, install_with
 from pine_boost.tables.native import take_rows
 
 _FEATURES = 10  # the means; the other twenty columns are spreads and extremes of the same ten
@@ -32,7 +32,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Train on half of the rows, calibrate on a third, test on the rest."""
     if find_spec("sklearn") is None:
-        raise MissingDependencyError("The demo needs scikit-learn for its data; install pine-boost[sklearn].")
+        raise MissingDependencyError(f"The demo needs scikit-learn for its data; {install_with('sklearn')}")
     from sklearn.datasets import load_breast_cancer
 
     from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT

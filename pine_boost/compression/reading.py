@@ -21,6 +21,7 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.links import VOTES
 from pine_boost.native.child_process import try_in_child
+from pine_boost.native.predict import require_library
 from pine_boost.options import AccelerateOptions, CompressOptions
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import raw_values
@@ -56,6 +57,7 @@ class Tables:
 def read_for_compression(model: Any, options: CompressOptions) -> Model:
     """Parse a model; raise if it cannot be compressed as asked."""
     parsed = read_model(model, threshold=options.threshold, decision="value")
+    require_library(parsed)
     try_in_child(parsed)
     forest = parsed.forest
     if forest.objective == VOTES:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import MissingDependencyError, UnsupportedModelError
+from pine_boost.errors import MissingDependencyError, UnsupportedModelError, install_with
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
 from pine_boost.exporters.treelite import LinkFunction, find_link, vote_link
 from pine_boost.model.exact import certain_distance, summation_band
@@ -76,7 +76,7 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
         import onnx
         import onnxruntime
     except ImportError as error:
-        raise MissingDependencyError("to_onnx needs onnx and onnxruntime; install pine-boost[onnx].") from error
+        raise MissingDependencyError(f"to_onnx needs onnx and onnxruntime; {install_with('onnx')}") from error
     model = read_model(model, decision="value")
     refuse_unsayable(model.forest, codes, "ONNX")
     graph = _Graph(onnx)

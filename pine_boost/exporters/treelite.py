@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import MissingDependencyError, UnsupportedModelError
+from pine_boost.errors import MissingDependencyError, UnsupportedModelError, install_with
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
 from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import Forest, Model
@@ -82,7 +82,7 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
     try:
         from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
     except ImportError as error:
-        raise MissingDependencyError("to_treelite needs Treelite; install it with: pip install treelite") from error
+        raise MissingDependencyError(f"to_treelite needs Treelite; {install_with('treelite')}") from error
     refuse_unsayable(forest, codes, "Treelite")
     constants = np.flatnonzero(forest.intercept)
     is_vector = forest.value.shape[1] > 1

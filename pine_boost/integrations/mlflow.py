@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.errors import InvalidInputError, MissingDependencyError, install_with
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import load_native
 
@@ -56,7 +56,7 @@ def log_result(
     try:
         import mlflow
     except ImportError as error:
-        raise MissingDependencyError("log_result needs MLflow; install it with: pip install mlflow") from error
+        raise MissingDependencyError(f"log_result needs MLflow; {install_with('mlflow')}") from error
     metrics = _metrics(result)
     flavour, model = _flavoured(mlflow, result)
     files = _artifacts(result, report, X)

@@ -8,13 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
+from pine_boost.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    PineBoostError,
+    UnsupportedModelError,
+    install_with,
+)
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.links import Output, output_of, probabilities_of
 from pine_boost.parsers.traits import band_of, traits_of
@@ -40,14 +47,23 @@ def load_native(model: Model) -> Any:
     except PineBoostError:
         raise
     except ImportError as error:
-        raise MissingDependencyError(
-            f"Predicting natively needs {library}; install it with pip install {library}."
-        ) from error
+        raise MissingDependencyError(_needs(library)) from error
     except Exception as error:  # LightGBM's own error is a plain Exception
         # for example a parameter in a LightGBM text that only its own loader checks
         raise UnsupportedModelError(
             f"{library} itself refuses this file: {str(error).strip()[:300]}. Save the model again."
         ) from error
+
+
+def require_library(model: Model) -> None:
+    """Raise, before any search, if the training library of a model from a file is not installed."""
+    library = model.forest.library
+    if model.native is None and find_spec(library) is None:
+        raise MissingDependencyError(_needs(library))
+
+
+def _needs(library: str) -> str:
+    return f"Predicting natively needs {library}; {install_with(library)}"
 
 
 def original_bytes(model: Model) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import MissingDependencyError
+from pine_boost.errors import MissingDependencyError, install_with
 from pine_boost.model.exact import FLOAT32_MAX, SCORE_SCALE
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value
@@ -83,7 +83,7 @@ def _grow(X: FloatArray, n_trees: int, max_samples: int, random_state: int) -> F
         from sklearn.ensemble import IsolationForest
     except ImportError as error:
         raise MissingDependencyError(
-            "The isolation-forest score needs scikit-learn; pip install scikit-learn, or use score='chow-liu'.",
+            f"The isolation-forest score needs scikit-learn; use score='chow-liu', or {install_with('sklearn')}",
             option="score",
         ) from error
     from pine_boost.parsers.sklearn.read import read_isolation_forest

@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.errors import InvalidInputError, MissingDependencyError, install_with
 from pine_boost.tables.schema import InputSchema, find_columns, listing
 
 _TEXT = (".csv", ".tsv", ".txt")
@@ -135,7 +135,7 @@ def _read_csv(path: Path, texts: Mapping[str, Any], separator: str) -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise MissingDependencyError(f"Reading {path.name} needs pandas: pine-boost[tables].") from error
+        raise MissingDependencyError(f"Reading {path.name} needs pandas; {install_with('tables')}") from error
     _check_widths(path, separator)
     try:
         first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
@@ -193,7 +193,7 @@ def _read_binary(path: Path, kind: str) -> Any:
         import pyarrow
     except ImportError as error:
         raise MissingDependencyError(
-            f"Reading {path.name} needs pandas and pyarrow; install pine-boost[tables]."
+            f"Reading {path.name} needs pandas and pyarrow; {install_with('tables')}"
         ) from error
     try:
         if kind == ".parquet":
@@ -215,7 +215,7 @@ def _plain_csv(path: Path, schema: InputSchema, label: str | None, separator: st
     """Read a CSV file of numbers without pandas."""
     if any(schema.feature_categories):
         raise MissingDependencyError(
-            "This model has categories; reading them from CSV needs pandas: pine-boost[tables]."
+            f"This model has categories; reading them from CSV needs pandas; {install_with('tables')}"
         )
     _check_widths(path, separator)
     with _open_text(path) as file:

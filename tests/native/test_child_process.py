@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -180,7 +181,25 @@ def test_what_only_the_library_refuses_is_an_error_of_ours():
         read_and_try(contents, threshold=0.0)
 
 
+def test_a_library_that_is_not_installed_is_said_before_any_work(monkeypatch):
+    monkeypatch.setattr("pine_boost.native.predict.find_spec", lambda _: None)
+    for module in ("compress", "surveying"):
+        monkeypatch.setattr(f"pine_boost.{module}.find_path", None)
+        monkeypatch.setattr(f"pine_boost.{module}.read_tables", None)
+    monkeypatch.setattr("pine_boost.accelerate.find_exits", None)
+    tables = _rows(), _rows()
+    calls = (
+        pine_boost.compress_booster,
+        pine_boost.survey,
+        functools.partial(pine_boost.accelerate_booster, fidelity=0.9),
+    )
+    for call in calls:
+        with pytest.raises(MissingDependencyError, match="Predicting natively needs lightgbm; install it with: pip"):
+            call(_lightgbm_file(), *tables)
+    assert pine_boost.accelerate_booster(_lightgbm_file()).status == "CERTIFIED"  # needs no library
+
+
 def test_a_library_that_is_not_installed_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(MissingDependencyError, match="pip install lightgbm"):
+    with pytest.raises(MissingDependencyError, match=r'pip install "pine-boost\[lightgbm\]"'):
         try_and_predict(read_model(_lightgbm_file()), _rows())

@@ -81,7 +81,9 @@ def assert_agree(found, *, without=()):
         # scikit-learn's models are pickles, which nobody else reads; rows are counted again with the native library
         needed = key.startswith("sklearn") or key.endswith("compressed")
         if needed and key.startswith(without):
-            remedy = "needs sklearn" if key.startswith("sklearn") else f"pip install {key.partition('-')[0]}"
+            remedy = (
+                "needs sklearn" if key.startswith("sklearn") else f'pip install "pine-boost[{key.partition("-")[0]}]"'
+            )
             assert outcome["error"].startswith("MissingDependencyError"), (key, outcome)
             assert remedy in outcome["error"], (key, outcome)
         else:
