@@ -1,4 +1,4 @@
-"""Tables become a matrix once and states once per call, with and without toss-ups."""
+"""Tables become a matrix once and states once per call, with and without undecided inputs."""
 
 import sys
 from collections import Counter
@@ -93,7 +93,7 @@ def test_rows_that_pass_the_serving_margin_are_those_of_the_pruned_models_own_st
     assert 0 < serving.n_inside < N_CAL
 
 
-def test_of_calibration_rows_no_more_is_kept_than_toss_ups_need():
+def test_of_calibration_rows_no_more_is_kept_than_undecided_need():
     model, X_fit, X_cal = model_and_rows()
     forest = read_model(model).forest
     assert fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2)).cal_rows is None

@@ -165,7 +165,7 @@ def test_refuses_grids_that_are_none(parts, alphas):
 
 
 def test_which_alphas_have_room_for_x_cal_chooses_nothing(monkeypatch, parts):
-    """The share of toss-ups is chosen at the middle of the grid before X_cal shortens it."""
+    """The share of undecided inputs is chosen at the middle of the grid before X_cal shortens it."""
     model, X_fit, X_cal, _ = parts
     chosen = []
     settle = sweeping.choose_indifference

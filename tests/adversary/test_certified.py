@@ -48,7 +48,7 @@ def _attack(seed, n_rows, form, folder=None):
         options["score"] = ("chow-liu", "leaf-support")[seed % 2]
         if seed % 4 == 3:
             options["indifference"] = "auto"
-        elif seed % 4 == 2 and options["alpha"] > 0.05:  # below, toss-ups take more than alpha
+        elif seed % 4 == 2 and options["alpha"] > 0.05:  # below, undecided inputs take more than alpha
             options["indifference"] = 0.02
         result = prune_booster(model, X[:200], X[200:], time_limit=20, **options)
         if result.status != "CERTIFIED" or result.certificate.grid < 0:

@@ -131,9 +131,9 @@ def test_leaves_are_counted_in_cells_of_their_own(tmp_path):
     ).split()
     assert paper.main([*options, "--unit", "leaf"]) == 0
     assert paper.main([*options, "--unit", "leaf", "--indifference", "0.1"]) == 0
-    leaves, without_tossups = runner.read_rows(out)
-    assert (leaves["objective"], without_tossups["objective"]) == ("l0-leaves", "l0-leaves-i0.1")
-    for row in (leaves, without_tossups):
+    leaves, without_undecided = runner.read_rows(out)
+    assert (leaves["objective"], without_undecided["objective"]) == ("l0-leaves", "l0-leaves-i0.1")
+    for row in (leaves, without_undecided):
         assert row["status"] == "CERTIFIED"
         assert float(row["fidelity_in_region"]) == 100
         assert row["pruning_rate"] == row["leaf_pruning_rate"]

@@ -1,4 +1,4 @@
-"""Promises about categorical models, asked natively: toss-ups, serving margin, single leaves.
+"""Promises about categorical models, asked natively: undecided inputs, serving margin, single leaves.
 
 Every category, one that no training row had, strangers, gaps, thresholds and one unit in the last
 place beside them; classes are compared as the library predicts them, without tolerance.
@@ -53,7 +53,7 @@ def test_where_the_original_is_sure_the_class_is_kept(kind, form):
     differs = model.predict(rows) != result.model.predict(rows)
     inside = region.contains(rows, model=model)
     assert not differs[inside].any()
-    # what is attacked is there: all colours and gaps inside, and toss-ups with another class
+    # what is attacked is there: all colours and gaps inside, and undecided inputs with another class
     assert set(rows["colour"][inside]) == set(rows["colour"])
     assert rows[inside].isna().any().all()
     assert differs[region.tables.contains(region.states(rows))].any()
@@ -76,7 +76,7 @@ def test_a_pruned_model_that_is_sure_enough_serves_alone(kind, form):
 
 
 @pytest.mark.parametrize("kind", ["xgboost", "histogram-3"])
-def test_single_leaves_without_toss_ups(kind):
+def test_single_leaves_without_undecided_inputs(kind):
     """Rows of the region whose class is beyond the rounding band: here all of them."""
     model, rows = coloured_model(kind), _attack(kind)
     X, _ = coloured_rows(len(model.classes_))

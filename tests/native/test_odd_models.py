@@ -29,7 +29,7 @@ def _numbers():
 
 
 def _prune(model, X, threshold=None):
-    """Prune, and compare both natives on the rows of the region that are not toss-ups."""
+    """Prune, and compare both natives on the rows of the region that are not undecided."""
     result = prune_booster(model, X[:300], X[300:], alpha=0.3, threshold=threshold, time_limit=20)
     assert result.status == "CERTIFIED"
     inside = result.region.contains(X[300:])
@@ -83,7 +83,7 @@ def _positive():
 
 
 def _between(values):
-    """The middle of the widest gap among the central values: no row is a toss-up."""
+    """The middle of the widest gap among the central values: no row is undecided."""
     found = np.unique(values.astype(float))
     central = found[len(found) // 4 : 3 * len(found) // 4]
     widest = int(np.argmax(np.diff(central)))

@@ -146,7 +146,7 @@ def test_limits_lie_off_the_inputs():
     """Whole numbers make few cells of many rows: rounding of native margins moves none of them."""
     import xgboost
 
-    n_toss_ups = 0
+    n_undecided = 0
     for seed in range(6):
         random = np.random.default_rng(seed)
         X = random.integers(0, 4, size=(1200, 4)).astype(np.float32)
@@ -158,10 +158,10 @@ def test_limits_lie_off_the_inputs():
         fixed = fit_region(parsed.forest, X[:400], X[400:800], alpha=0.3, indifference=0.1)
         for region in (fixed, *(found.with_indifference(share) for share in (0.25, 0.5, 0.75, 0.9))):
             if region.delta is not None:
-                n_toss_ups += 1
+                n_undecided += 1
                 by_margins = region.contains(X, margins=margins)
                 np.testing.assert_array_equal(by_margins, region.contains(X, model=model))
-    assert n_toss_ups > 20
+    assert n_undecided > 20
 
 
 @pytest.mark.parametrize("n_rows", [2, 3, 10])

@@ -305,10 +305,10 @@ def test_a_domain_is_part_of_the_guard():
 def test_what_cannot_be_guarded_is_refused_with_the_reason():
     X, y, X_cal = tables(2)
     model = xgboost.XGBClassifier(n_estimators=20, max_depth=3, n_jobs=1).fit(X, y)
-    toss_ups = prune_booster(model, X, X_cal, alpha=0.3, indifference=0.1, time_limit=2)
-    toss_ups = replace(toss_ups, certificate=replace(toss_ups.certificate, serving=None))
+    with_indifference = prune_booster(model, X, X_cal, alpha=0.3, indifference=0.1, time_limit=2)
+    with_indifference = replace(with_indifference, certificate=replace(with_indifference.certificate, serving=None))
     with pytest.raises(InvalidInputError, match="evaluate it for every row and save nothing"):
-        GuardedModel(toss_ups)
+        GuardedModel(with_indifference)
     out_of_time = prune_booster(model, X, X_cal, alpha=0.01, time_limit=0.01)
     assert out_of_time.status == "NOT_CERTIFIED"
     with pytest.raises(InvalidInputError, match="NOT_CERTIFIED"):

@@ -81,7 +81,7 @@ def moons(n_rows, seed):
 
 
 @pytest.mark.parametrize("backend", ["native", "kernel"])
-def test_a_region_with_toss_ups_can_be_guarded_by_the_margin(backend):
+def test_a_region_with_undecided_inputs_can_be_guarded_by_the_margin(backend):
     X, y = moons(600, 0)
     model = xgboost.XGBClassifier(n_estimators=40, max_depth=3, n_jobs=1).fit(X, y)
     result = prune_booster(model, X, moons(600, 1)[0], alpha=0.3, indifference=0.2, time_limit=15)

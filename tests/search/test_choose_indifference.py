@@ -1,4 +1,4 @@
-"""How much of alpha toss-ups get: Ctrl-C while that is being chosen ends the whole call."""
+"""How much of alpha undecided inputs get: Ctrl-C while that is being chosen ends the whole call."""
 
 from dataclasses import replace
 

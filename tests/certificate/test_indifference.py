@@ -43,7 +43,7 @@ def case(request):
 
 
 def drawn(n_trees=12, depth=3, **options):
-    """A model for which toss-ups are given up, its rows, the result with training rows as X_fit, its serving margin."""
+    """A model, its rows, the result with training rows as X_fit and undecided inputs left out, its serving margin."""
     from xgboost import XGBClassifier
 
     random = np.random.default_rng(1)
@@ -234,7 +234,7 @@ def test_the_claim_is_no_stronger_than_what_was_proved(booster):
     assert 1 / (1 + math.exp(-c.delta)) > stated - 2e-4
     assert (sure >= stated).any()
     assert (sure < stated).any()
-    # a pruned model that errs on toss-ups: the sentence without the condition would be false
+    # a pruned model that errs on undecided inputs: the sentence without the condition would be false
     before, after = (predict_classes(m, rows) for m in (result.original, result.pruned))
     plausible = result.region.tables.contains(result.region.space.states(rows))
     assert (before != after)[plausible & (away < c.delta)].any()
