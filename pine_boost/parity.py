@@ -37,7 +37,7 @@ from pine_boost.pipelines.unwrapping import read_given, read_raw_rows
 from pine_boost.region.conformal import Coverage
 from pine_boost.report.pages import render
 from pine_boost.scoring.native_sum import native_sum, probability_rule
-from pine_boost.scoring.scorer_folder import MANIFEST, load_scorer
+from pine_boost.scoring.scorer_folder import MANIFEST, load_scorer, read_manifest
 from pine_boost.tables.native import row_count
 from pine_boost.tables.table_files import TableFile, read_any, read_table
 
@@ -104,6 +104,8 @@ class ModelComparison:
         Changed rows first, then the largest differences.
     accuracy : PairedAccuracy or None
         With labels only.
+    thresholds : tuple of tuple of float
+        Where each model decides at thresholds of its own, as a scorer that was made with ``threshold`` does.
     """
 
     names: tuple[str, str]
@@ -121,6 +123,7 @@ class ModelComparison:
     decisions: tuple[Segment, ...]
     worst: tuple[ComparedRow, ...]
     accuracy: PairedAccuracy | None
+    thresholds: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
 
     @property
     def reached(self) -> bool:
@@ -151,6 +154,15 @@ class ModelComparison:
         if self.fidelity < 1:
             confidence, target = percent_down(self.confidence), percent_down(self.fidelity, 3)
             figures.append(("lower bound", f"{percent_down(self.bound)} (confidence {confidence}; target {target})"))
+        if self.thresholds[0] != self.thresholds[1]:
+            figures += [
+                (
+                    f"{which} decides at",
+                    f"{', '.join(f'{at:g}' for at in own)}, its own threshold, unlike the other model",
+                )
+                for which, own in zip("ab", self.thresholds, strict=True)
+                if own
+            ]
         figures += [(f"difference, {name}", f"{value:.3g}") for name, value in self.differences.items()]
         if (accuracy := self.accuracy) is not None:
             change = f"{100 * accuracy.low:+.2f} to {100 * accuracy.high:+.2f}"
@@ -292,12 +304,13 @@ class Predictor:
     """A model that answers.
 
     ``ask`` maps a table to the answers; ``read`` reads a table file as the model takes it, None for a model that merely
-    predicts.
+    predicts. ``thresholds`` are those of a scorer's own, at which it decides where none are given.
     """
 
     name: str
     ask: Callable[[Any], Said]
     read: Callable[..., TableFile] | None = None
+    thresholds: tuple[float, ...] = ()
 
 
 def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: bool = False) -> Predictor:
@@ -310,7 +323,8 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
             scorer = load_scorer(folder, trust_pickle=trust_pickle)
             prepare, schema = scorer.parts.prepare, scorer.parts.schema
             read = partial(read_table, schema=schema) if prepare is None else partial(read_raw_rows, prepare)
-            return Predictor(name, partial(_ask_object, scorer, threshold), read)
+            own = () if threshold is not None else tuple(read_manifest(folder)["thresholds"])
+            return Predictor(name, partial(_ask_object, scorer, threshold), read, own)
         model = model_path(folder)
     source = open_pickle(model, trust_pickle)
     is_booster = type(source).__name__ == "Booster" and type(source).__module__.startswith(("xgboost.", "lightgbm."))
@@ -442,6 +456,7 @@ def compare_answers(
         decisions=count_segments({"": a.labels}, changed, confidence) if has_few else (),
         worst=_worst(a, b, changed, moved),
         accuracy=None if y is None or not are_classes else _accuracy(a.labels, b.labels, y, confidence),
+        thresholds=(before.thresholds, after.thresholds),
     )
 
 

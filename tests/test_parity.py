@@ -169,3 +169,16 @@ def test_folders_of_the_package_are_models_too(tmp_path, capsys):
         out, err = expect(capsys, 0, *command, "--fidelity", 0.4)
         assert "columns left out: more" in err
         assert folder == "pruned" or json.loads(out)["n_changed"] == 0
+
+
+def test_a_scorer_that_decides_at_a_threshold_of_its_own_is_said_to(tmp_path, capsys):
+    X, _ = table()
+    path = tmp_path / "model.json"
+    booster().save_model(path)
+    pine_boost.accelerate_booster(path, threshold=0.7).save(tmp_path / "scorer")
+    np.savetxt(tmp_path / "rows.csv", X, delimiter=",", header="f0,f1,f2,f3", comments="")
+    out, _ = expect(capsys, 2, "parity", path, tmp_path / "scorer", tmp_path / "rows.csv", "--fidelity", "1")
+    assert "b decides at" in out
+    assert "0.7, its own threshold, unlike the other model" in out
+    assert "decides at" not in compare_models(path, tmp_path / "scorer", X, threshold=0.7).summary()
+    assert "decides at" not in compare_models(tmp_path / "scorer", tmp_path / "scorer", X).summary()
