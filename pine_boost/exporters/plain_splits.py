@@ -47,8 +47,8 @@ def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:
         names = ", ".join(forest.name_of(column) for column in with_table[:5])
         raise UnsupportedModelError(
             f"The native model takes category values of a table for {names}, {target} only whole numbers; pass "
-            "codes=True and feed the position of each value in its list of categories (Forest.feature_categories; the "
-            "command line writes categories.json), NaN for unknown values.",
+            "codes=True and feed the position of each value in its list of categories (on the command line "
+            "PATH.categories.json, which is written beside PATH), NaN for unknown values.",
             option="codes",
         )
     if codes and not any(known is not None for known in forest.feature_categories):

@@ -90,6 +90,8 @@ def test_category_codes_come_with_their_order(tmp_path, capsys):
     target = tmp_path / "model.tl"
     _, err = expect(capsys, 1, "export", source, "--to", "treelite", "-o", target)
     assert "pass --codes and feed the position of each value in its list of categories" in err
+    assert "PATH.categories.json" in err
+    assert "Forest" not in err
     assert "categories.json" in err
     out, err = expect(capsys, 0, "export", source, "--to", "treelite", "-o", target, "--codes")
     beside = tmp_path / "model.tl.categories.json"
