@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,8 @@ from pine_boost.parsers import open_pickle
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import say, shown
 from pine_boost.simplification import lossless_part
+
+_LARGE_LOSS = 0.1  # more is usually a percentage that was meant
 
 
 def compress_booster(
@@ -154,6 +157,8 @@ def compress_booster(
     'NON_INFERIOR'
     """
     options = given(CompressOptions, locals())
+    if max_loss is not None and max_loss > _LARGE_LOSS:
+        _warn_of(max_loss, is_error=isinstance(loss, str) and loss == ERROR)
     source = open_pickle(model, trust_pickle)
     committee = committee_of(source)
     if committee is not None:  # several calibrators, or a soft vote
@@ -198,3 +203,9 @@ def compress_booster(
         result = build_compress_result(task, validated, attacked, tables, options, losses, stopped, budget)
     whole: CompressResult = outer.rewrap(result)
     return whole
+
+
+def _warn_of(max_loss: float, *, is_error: bool) -> None:
+    lower = f"an accuracy that is lower by {100 * max_loss:g} points; write 0.005 for half a point"
+    larger = f"a mean loss that is larger by {max_loss:g}, where 1 is the largest loss of a row"
+    warnings.warn(f"max_loss={max_loss:g} allows {lower if is_error else larger}.", stacklevel=3)

@@ -303,3 +303,10 @@ def test_segments_of_rows_seen_before_state_no_bound():
     assert lines[-1] == "2 more with higher bounds are in the record (compression.json)."
     assert "0.8400 or more kept" in segments_in_words(segments, 0.95)[0]
     assert segments_in_words([], 0.95) == []
+
+
+@pytest.mark.parametrize(("loss", "words"), [("error", "lower by 50 points; write 0.005"), ("brier", "larger by 0.5,")])
+def test_a_loss_that_looks_like_a_percentage_is_warned_of(loss, words):
+    X = np.zeros((30, 2))
+    with pytest.warns(UserWarning, match=f"max_loss=0.5 allows .* {words}"), pytest.raises(UnsupportedModelError):
+        pine_boost.compress_booster(b"no model", X, X, y_val=X[:, 0], max_loss=0.5, loss=loss)
