@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claims import headline_of, next_steps, serving_of, share_of
+from pine_boost.certificate.claims import headline_of, next_steps, serving_of, share_of, unused_alpha
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.files import MODEL_LIMIT, path_of, read_limited
 from pine_boost.folders import require_free, write_folder
@@ -185,7 +185,7 @@ class PruneResult:
         ``claim`` has the exact guarantee, ``certificate.rests_on`` its assumptions.
         """
         c = self.certificate
-        lines = [self.headline(), self.promise()]
+        lines = [self.headline(), self.promise(), *unused_alpha(c)]
         if c.proofs:
             methods = sorted({proof.method for proof in c.proofs})
             n_questions = len({proof.question for proof in c.proofs})

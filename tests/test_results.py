@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from numpy.random import default_rng
 from sklearn import ensemble
 from sklearn.datasets import load_breast_cancer
 from sklearn.tree import DecisionTreeClassifier
@@ -63,3 +64,13 @@ def test_the_curve_shows_what_was_proved_once_and_twice_and_the_bound():
     assert ax.get_ylabel() == "rounds of the best model"
     assert plot_history(history, 30, "leaf", 1.0, ax).get_ylabel() == "leaves of the best model"
     matplotlib.pyplot.close(ax.figure)
+
+
+def test_a_summary_says_that_too_few_calibration_rows_leave_alpha_unused():
+    X = default_rng(0).normal(size=(300, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0).fit(X, X[:, 0] > 0)
+    with pytest.warns(UserWarning, match="5 calibration rows cannot support alpha=0.1"):
+        few = prune_booster(model, X[:295], X[295:], alpha=0.1, time_limit=20)
+    assert "alpha=0.1 was not used: 5 calibration rows are too few for it" in few.summary()
+    enough = prune_booster(model, X[:200], X[200:], alpha=0.1, time_limit=20)
+    assert "was not used" not in enough.summary()

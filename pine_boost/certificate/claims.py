@@ -16,7 +16,7 @@ from pine_boost.model.exact import LINK_ERROR, certain_distance
 from pine_boost.model.links import VOTES, Output, compares_probabilities, output_of
 from pine_boost.options import WORTH, as_call, as_command, as_flag, as_keyword, counted, plural
 from pine_boost.parsers.traits import SAVED_KIND
-from pine_boost.region.conformal import Coverage, coverage_floor
+from pine_boost.region.conformal import Coverage, conformal_rank, coverage_floor
 
 if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate
@@ -87,6 +87,17 @@ def _rounded(probability: float) -> float:
 def speaks_of_everything(certificate: Certificate) -> bool:
     """Whether the claim is about every input there is (that the domain permits)."""
     return certificate.alpha == 0 or (certificate.tau is None and certificate.delta is None)
+
+
+def unused_alpha(certificate: Certificate) -> list[str]:
+    """Says that alpha was not used, where the calibration rows are too few for it."""
+    c = certificate
+    if speaks_of_everything(c) and c.alpha > 0 and conformal_rank(c.n_cal, c.alpha) > c.n_cal:
+        return [
+            f"alpha={exactly(c.alpha)} was not used: {c.n_cal} calibration rows are too few for it, so the region is "
+            "the whole input space."
+        ]
+    return []
 
 
 def exception_of(certificate: Certificate) -> str:
