@@ -88,6 +88,11 @@ def test_one_offer_is_recommended_with_its_reason(found):
     offer, reason = slow.recommended()
     assert offer == next(offer for offer in slow.offers if offer.work <= original.work / 2)  # strictest first
     assert "strictest" in reason
+    at_once = replace(accelerated, speed_1=88.0, speed_100000=1.0)
+    slow = replace(slow, offers=(original, at_once, replace(half, speed_1=1.0)))
+    assert slow.recommended()[1].endswith("; the accelerated row is proved and 88 times as fast for 1 row")
+    slow = replace(slow, offers=(original, at_once, replace(half, speed_1=90.0)))
+    assert slow.recommended()[1].endswith("half of the work goes")
     fast = replace(survey, offers=(original, replace(accelerated, speed_100000=7.0), *others))
     assert fast.recommended()[0].promise == accelerated.promise
     nearly = replace(others[-1], work=original.work - 1)
