@@ -182,7 +182,7 @@ def _sniff(contents: bytes, path: Path | None) -> str:
         if suffix in traits_of(library).suffixes:
             return library
     raise UnsupportedModelError(
-        f"{path or 'bytes'}: no model that can be read, neither XGBoost JSON/UBJSON (starts with "
+        f"{path or 'The file in these bytes'} is not a readable model: neither XGBoost JSON/UBJSON (starts with "
         f"'{{') nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "
         "format must be re-saved as .json or .ubj."
     )
@@ -193,9 +193,8 @@ def unpickled(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
     where = str(path) if path is not None else "These bytes"
     if not trust_pickle:
         raise UnsupportedModelError(
-            f"{where} is a pickle, and loading it would run code from the file. Load it yourself "
-            "and pass the model, or pass trust_pickle=True "
-            "for a file you made.",
+            f"{where} is a pickle, and loading it would run code from the file. Pass "
+            "trust_pickle=True if you made the file.",
             option="trust_pickle",
         )
     try:

@@ -131,7 +131,7 @@ def read_thresholds(threshold: Thresholds, *, probabilities: bool) -> tuple[floa
     if probabilities and not (numbers[0] > 0 and numbers[-1] < 1):
         raise InvalidInputError(
             f"threshold={threshold!r} must lie strictly between 0 and 1: the thresholds of a "
-            "classifier are probabilities.",
+            "classifier are probabilities (0.3 for 30 %).",
             option="threshold",
         )
     return numbers

@@ -258,7 +258,13 @@ def made_with(model: Any, options: Options, choice: Choice | None = None) -> dic
         "fitted_with": {"n_bins": int(options.n_bins), "random_state": int(options.random_state)},
         "choice": ""
         if choice is None
-        else choice_of(choice.share, choice.kept, choice.interrupted, choice.is_worth_it),
+        else choice_of(
+            choice.share,
+            choice.kept,
+            choice.interrupted,
+            choice.is_worth_it,
+            "tree" if options.unit == "leaf" else options.unit,  # as the short searches counted
+        ),
     }
 
 

@@ -239,7 +239,7 @@ class CommitteeResult:
         if self.status != NOT_VALIDATED:
             lines += self.side_by_side.summary()
         ended = "" if self.stopped is None else f", the work ended early ({self.stopped})"
-        lines.append(f"{counted(len(self.tested), 'size')} tested, {self.seconds:.1f} s{ended}.")
+        lines.append(f"Tested {counted(len(self.tested), 'size')} in {self.seconds:.1f} s{ended}.")
         return "\n".join(lines)
 
     def promise(self) -> str:

@@ -63,3 +63,10 @@ class HoldoutWarning(UserWarning):
 
 class UntestedVersionWarning(UserWarning):
     """A saved result is used with a version of its library that pine_boost was not tested with."""
+
+
+def class_with_article(value: object) -> str:
+    """The name of a value's class with its article: an XGBClassifier, a Pipeline, an ndarray."""
+    name = type(value).__name__
+    is_spelled = name[:2].isupper() or name == "ndarray"  # XGB and LGBM are read letter by letter
+    return f"{'an' if name[:1].upper() in ('AEFHILMNORSX' if is_spelled else 'AEIOU') else 'a'} {name}"

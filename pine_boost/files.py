@@ -86,7 +86,7 @@ def require_free_file(
     inputs: Iterable[str | os.PathLike[str]] = (),
     beginning: bytes | None = None,
     overwrite: bool = False,
-    remedy: str = "name another file, or say --force",
+    remedy: str = "choose another file, or pass --force",
 ) -> None:
     """Raise if a file would be replaced that is an input, or that pine_boost did not write.
 
@@ -94,10 +94,10 @@ def require_free_file(
     """
     path = Path(path)
     if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder; name a file to write to.")
+        raise InvalidInputError(f"{path} is a folder; choose a file to write to.")
     for source in inputs:
         if is_same(path, Path(source)):
-            raise InvalidInputError(f"{source} is read here; name another file to write to.")
+            raise InvalidInputError(f"{source} is an input of this command; write to another file.")
     if overwrite or not os.path.lexists(path):
         return
     if beginning is None or not _begins(path, beginning):
@@ -139,10 +139,10 @@ def clear_errors(target: Path) -> Iterator[None]:
         if isinstance(error, FileNotFoundError) and not target.parent.exists():
             raise OutputError(
                 f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}; "
-                "make it, or name another place."
+                "make it, or choose another place."
             ) from error
         raise OutputError(
-            f"{str(target)!r} cannot be written ({reason}); free some space or name another place."
+            f"{str(target)!r} cannot be written ({reason}); free some space or choose another place."
         ) from error
 
 

@@ -372,7 +372,7 @@ def run_fleet(
     folder = path_of(folder)
     require_writable(folder)
     for name, start in _STARTS.items():
-        remedy = "it is not the summary of a fleet: name another folder"
+        remedy = "it is not the summary of a fleet: choose another folder"
         require_free_file(folder / name, beginning=start, remedy=remedy)
     folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, Row] = {}

@@ -90,21 +90,20 @@ def require_free(
     """
     folder = path_of(folder)
     if folder.exists() and not folder.is_dir():
-        raise InvalidInputError(f"{folder} is a file; name a folder to write to.")
+        raise InvalidInputError(f"{folder} is a file; choose a folder to write to.")
     names = list(names)
     for path in inputs:
         for name in names:
             if is_same(folder / name, Path(path)):
                 raise InvalidInputError(
-                    f"{path} is read here and would be replaced by the result; name another folder to write to."
+                    f"{path} is an input of this command and would be replaced by the result; write to another folder."
                 )
     owned = owned_in(folder, names[-1])
     theirs = sorted(n for n in names if os.path.lexists(folder / n) and n not in owned)
     if theirs and not overwrite:
         raise InvalidInputError(
-            f"{folder} already holds {', '.join(theirs)}, which no certificate in it names by "
-            "digest: replacing might destroy what is not a result of pine_boost. Name another "
-            "folder, or say overwrite=True.",
+            f"{folder} already holds {', '.join(theirs)}, which may not have been written by "
+            "pine_boost. Choose another folder, or pass overwrite=True.",
             option="overwrite",
         )
     return owned

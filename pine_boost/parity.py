@@ -30,7 +30,7 @@ from pine_boost.model.forest import BoolArray, FloatArray, Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import asked_in_chunks, predict_classes, predict_margins
 from pine_boost.notebooks import aligned, displayed, table_html
-from pine_boost.options import option_of
+from pine_boost.options import counted, option_of
 from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import band_of
 from pine_boost.pipelines.unwrapping import read_given, read_raw_rows
@@ -167,8 +167,8 @@ class ModelComparison:
         if (accuracy := self.accuracy) is not None:
             change = f"{100 * accuracy.low:+.2f} to {100 * accuracy.high:+.2f}"
             figures += [
-                (f"accuracy of a, {self.names[0]}", f"{accuracy.a:.2%} (alone right on {accuracy.only_a} rows)"),
-                (f"accuracy of b, {self.names[1]}", f"{accuracy.b:.2%} (alone right on {accuracy.only_b} rows)"),
+                (f"accuracy of a, {self.names[0]}", f"{accuracy.a:.2%} {_right_alone(accuracy.only_a)}"),
+                (f"accuracy of b, {self.names[1]}", f"{accuracy.b:.2%} {_right_alone(accuracy.only_b)}"),
                 ("accuracy, b minus a", f"{change} percentage points ({self.confidence:.0%} interval)"),
             ]
         return figures
@@ -190,11 +190,11 @@ class ModelComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
-        counted = {
+        numbers = {
             name: [asdict(s) | dict(zip(("low", "high"), self.interval(s), strict=True)) for s in getattr(self, name)]
             for name in ("segments", "decisions")
         }
-        return {"reached": self.reached, "claim": self.claim, **asdict(self), **counted}
+        return {"reached": self.reached, "claim": self.claim, **asdict(self), **numbers}
 
     def write_report(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write one self-contained HTML page."""
@@ -214,6 +214,10 @@ class ModelComparison:
         )
         save_file(target, page.encode())
         return target
+
+
+def _right_alone(n_rows: int) -> str:
+    return f"({counted(n_rows, 'row')} that only this model gets right)"
 
 
 def _in_words(low: float, high: float) -> str:

@@ -83,7 +83,7 @@ class SimplifyResult:
         """One line: what was left out."""
         if self.simplified is self.original:
             size = f"{self.trees_before} trees, {self.leaves_before} leaves"
-            return f"Nothing was left out ({size}). {self.note}".rstrip()
+            return f"Nothing could be removed ({size}). {self.note}".rstrip()
         return (
             f"{self.trees_before} -> {self.trees_after} trees, "
             f"{self.leaves_before} -> {self.leaves_after} leaves, "

@@ -472,12 +472,11 @@ class Survey:
                 return offer, f"proved for every input, needs no data, {times_in_words(speed)} times as fast"
         smaller = [offer for offer in self.offers[1:] if offer.work <= original.work / 2]
         if smaller:
-            return smaller[
-                0
-            ], f"the strictest promise under which at least half of the work goes{self._faster(smaller[0])}"
+            reason = f"the strictest promise under which at least half of the work goes{self._faster(smaller[0])}"
+            return smaller[0], reason
         least = min(self.offers, key=lambda offer: offer.work)
         if least.work < original.work:
-            return least, f"nothing halves the work; this goes farthest{self._faster(least)}"
+            return least, f"no row halves the work; this one saves most{self._faster(least)}"
         return original, "nothing smaller was found"
 
     def _faster(self, chosen: Offer) -> str:
@@ -503,9 +502,10 @@ class Survey:
 
     def _worth(self) -> str:
         return (
-            "Work is 2 per tree plus the splits that a row passes; x1, x100, x100k: times as fast, by rows of a call. "
-            f"These are estimates, because the table was made by looking at {self.n_look} rows. A promise needs other "
-            f"rows; spent=survey (on the command line --spent with the saved survey) refuses these. "
+            "Work is 2 per tree plus the splits that a row passes; x1, x100, x100k: speed-up for calls of 1, 100 and "
+            "100 000 rows. These are estimates, because the table was made by looking at "
+            f"{self.n_look} rows. A promise needs other rows; spent=survey (on the command line --spent with the saved "
+            "survey) refuses these. "
             f"({self.seconds:.0f} s)"
         )
 

@@ -228,13 +228,15 @@ def proof_of(certificate: Certificate) -> str:
     )
 
 
-def choice_of(share: float, kept: Sequence[tuple[float, int]], interrupted: bool, is_worth_it: bool = True) -> str:
+def choice_of(
+    share: float, kept: Sequence[tuple[float, int]], interrupted: bool, is_worth_it: bool = True, unit: str = "unit"
+) -> str:
     """How the share of alpha for inputs near the decision boundary was chosen; promises nothing."""
     if interrupted:
         return "Choosing a share of alpha for inputs near the decision boundary was interrupted: they get none."
     if len(kept) < 2:
         return "There was no time to choose a share of alpha for inputs near the decision boundary: they get none."
-    tried = ", ".join(f"{units} at {tried:g}" for tried, units in kept)
+    tried = ", ".join(f"{tried:g}: {units}" for tried, units in kept)
     if not is_worth_it:
         return (
             f"With {share:g} of alpha for inputs near the decision boundary the smallest proved model saved less than "
@@ -242,8 +244,8 @@ def choice_of(share: float, kept: Sequence[tuple[float, int]], interrupted: bool
             "its region leaves out none of them."
         )
     return (
-        f"Inputs near the decision boundary get {share:g} of alpha, chosen from X_fit alone by short searches; units "
-        f"kept at each share: {tried}."
+        f"Inputs near the decision boundary get {share:g} of alpha, chosen from X_fit alone by short searches; "
+        f"{plural(unit)} kept for each share: {tried}."
     )
 
 
@@ -875,7 +877,7 @@ def scorer_offer(tolerance: float | None) -> str:
 def proved_offer(alpha: float, indifference: float | str) -> str:
     """What a certificate would promise."""
     share = f"{rounded_down(100 * rest_of(alpha))}%"
-    where = "every input" if alpha == 0 else f"the region of {share} of future inputs"
+    where = "every input" if alpha == 0 else f"every input of a region that holds {share} of future inputs"
     return f"proved: the same class on {where}" + (", except near the decision boundary" if indifference else "")
 
 

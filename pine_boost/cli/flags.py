@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,24 @@ def add_option(parser: Any, option: Option, text: str) -> None:
     else:
         how["default"] = option.default if option.has_default else None
         how["required"] = not option.has_default
-        how |= {"choices": option.choices} if option.choices else {"type": option.parse, "metavar": option.metavar}
+        how |= {"choices": option.choices} if option.choices else {"type": _parse_of(option), "metavar": option.metavar}
         if option.name == "threshold":
             how["action"] = "append"
     parser.add_argument(option.flag_name, **how)
+
+
+def _parse_of(option: Option) -> Callable[[str], Any]:
+    """What reads the value of a flag; a percentage is told how a share is written."""
+    if option.metavar not in ("SHARE", "P", "LOSS"):
+        return option.parse
+
+    def parse(text: str) -> Any:
+        try:
+            return option.parse(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number; write a share such as 0.99") from None
+
+    return parse
 
 
 def add_data(parser: argparse.ArgumentParser, call: str, names: Iterable[str]) -> Any:

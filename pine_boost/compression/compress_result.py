@@ -133,7 +133,7 @@ class CompressResult:
         if self.side_by_side is not None and self.compressed is not self.original:
             lines += self.side_by_side.summary()
         ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
-        lines.append(f"{counted(len(r.path), 'size')} tested, {r.seconds:.1f} s{ended}.")
+        lines.append(f"Tested {counted(len(r.path), 'size')} in {r.seconds:.1f} s{ended}.")
         return "\n".join(lines)
 
     def headline(self) -> str:

@@ -78,8 +78,8 @@ def require_tolerance(parsed: Model, tolerance: float | None) -> None:
     """Refuse a model of values without the distance by which they may move."""
     if not parsed.forest.decides and tolerance is None:
         raise InvalidInputError(
-            f"This model ({parsed.kind}, {parsed.forest.objective}) predicts a value and no class: "
-            "pass tolerance=, the most that its raw value may move, or threshold= for a decision.",
+            f"This model ({parsed.kind}, {parsed.forest.objective}) predicts a value, not a class: "
+            "pass tolerance (the most that its raw value may move), or threshold for a decision.",
             option=("tolerance", "threshold"),
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, install_with
+from pine_boost.errors import InvalidInputError, MissingDependencyError, class_with_article, install_with
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import load_native
 
@@ -51,7 +51,7 @@ def log_result(
     """
     if not (hasattr(result, "files") and hasattr(result, "model")):
         raise InvalidInputError(
-            f"log_result needs a result of prune_booster or compress_booster, got a {type(result).__name__}."
+            f"log_result needs a result of prune_booster or compress_booster, got {class_with_article(result)}."
         )
     try:
         import mlflow

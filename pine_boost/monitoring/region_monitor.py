@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost import json_fields as f
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import InvalidInputError, class_with_article
 from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, save_file
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.model.forest import FloatArray
@@ -80,7 +80,7 @@ class MonitorStatus:
         The largest so far; the alarm is raised at ``threshold`` and stays.
     threshold : float
     drifted : tuple of Drift
-        Features and pairs that cost more than fitted in the last few batches, largest first.
+        Features and pairs that were less plausible than in X_fit in the last few batches, largest first.
     """
 
     coverage: Coverage
@@ -108,7 +108,7 @@ class MonitorStatus:
             f"last: {last.n_inside} of {last.n_rows} inside ({last.share:.2%})",
         ]
         if self.drifted:
-            lines.append("costs more than fitted:")
+            lines.append("less plausible than in X_fit:")
             lines += [f"  {drift}" for drift in self.drifted]
         return "\n".join(lines)
 
@@ -117,7 +117,7 @@ def require_region(region: Any, what: str) -> None:
     """Raise unless the argument is a region; a path is a common mistake."""
     if not isinstance(region, (Region, PreparedRegion)):
         raise InvalidInputError(
-            f"{what} needs a region, got a {type(region).__name__}; pass result.region, or Region.load(path)."
+            f"{what} needs a region, got {class_with_article(region)}; pass result.region, or Region.load(path)."
         )
 
 
@@ -338,7 +338,7 @@ SEPARATOR = "\u241f"  # between the names of a pair; no feature has this name
 
 @dataclass(frozen=True)
 class Drift:
-    """A feature or pair whose values cost more than those that the score was fitted on.
+    """A feature or pair whose values are less plausible than those that the score was fitted on.
 
     Attributes
     ----------
@@ -351,7 +351,7 @@ class Drift:
     excess: float
 
     def __str__(self) -> str:
-        return f"{' given '.join(self.features)}: +{self.excess:.3f} per input"
+        return f"{' given '.join(self.features)}: +{self.excess:.3f} nats per input"
 
 
 def measure(region: Region, states: States, outside: States) -> tuple[int, dict[str, float]]:

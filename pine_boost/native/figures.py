@@ -29,6 +29,7 @@ from pine_boost.tables.schema import schema_of
 SIZES = (1, 100, 100_000)  # rows of a call
 _QUICK = 0.5  # seconds for the speeds of a summary
 _QUICK_LEAVES = 20_000  # loading a larger file takes longer
+_HARDLY = 1.1  # times as fast
 REPORT_SECONDS = 5.0  # seconds for those of a report
 _MOST_ROUNDS, _OF_SIZE = 2000, 0.3  # seconds for each size, where more than a few calls fit into it
 HOW = (
@@ -88,6 +89,8 @@ class SideBySide:
         Whether both take a frame of numbers as an array; the first steps of a Pipeline may need its columns.
     original : str
         What the speed is compared with.
+    is_native : bool
+        Whether the replacement is a native model and no scorer.
     """
 
     before: Figures
@@ -98,6 +101,7 @@ class SideBySide:
     is_quick: bool = True
     takes_arrays: bool = False
     original: str = "the original"
+    is_native: bool = False
 
     def speeds(self, X: Any = None, sizes: Sequence[int] = SIZES, seconds: float = inf) -> tuple[Speed, ...]:
         """Speeds at every size that fits into the time; none where a library is not installed.
@@ -133,6 +137,11 @@ class SideBySide:
         both = (("before", self.before), ("after", self.after))
         return {f"{name}_{when}": figure for when, figures in both for name, figure in asdict(figures).items()}
 
+    @property
+    def _is_no_faster(self) -> bool:
+        """Whether a native model is measured with the speed of before, or a lower one, at every size."""
+        return self.is_native and all(speed.ratio <= _HARDLY for speed in self.quick)
+
     def summary(self) -> list[str]:
         """File size, work and speed, a line each."""
         before, after = self.before, self.after
@@ -143,8 +152,9 @@ class SideBySide:
         ]
         if self.quick:
             told = ", ".join(speed.words for speed in self.quick)
-            rest = "" if len(self.quick) == len(SIZES) else " (speedup() measures larger batches)"
-            lines.append(f"Speed-up over {self.original}, measured on this machine: {told}{rest}.")
+            rest = "" if len(self.quick) == len(SIZES) else " (larger batches would take too long here)"
+            advice = " This is hardly faster natively; for speed, use accelerate_booster." if self._is_no_faster else ""
+            lines.append(f"Speed-up over {self.original}, measured on this machine: {told}{rest}.{advice}")
         return lines
 
     def table(self, seconds: float = REPORT_SECONDS) -> list[tuple[str, str, str]]:
@@ -190,7 +200,7 @@ def side_by_side(
 
     calls = partial(_native_calls, original, smaller)  # can be pickled with a result
     table = as_table(sample, schema_of(original.forest))
-    return SideBySide(before, after, rows, calls, table, is_quick(original), takes_arrays=True)
+    return SideBySide(before, after, rows, calls, table, is_quick(original), takes_arrays=True, is_native=True)
 
 
 def _native_calls(original: Model, smaller: Model) -> tuple[Predict, Predict]:

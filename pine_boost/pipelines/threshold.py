@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from pine_boost.errors import UnsupportedModelError
+from pine_boost.errors import UnsupportedModelError, class_with_article
 from pine_boost.model.exact import CALIBRATION_BLUR
 from pine_boost.pipelines.layers import Layer, rebuild
 
@@ -59,7 +59,7 @@ def threshold_of(deciding: Sequence[Layer], inner: Any) -> float:
     for method in ("predict_proba", "classes_"):
         if not hasattr(inner, method):
             raise UnsupportedModelError(
-                f"{deciding[0].kind} around a {type(inner).__name__}: accepted are classifiers."
+                f"{deciding[0].kind} around {class_with_article(inner)}: accepted are classifiers."
             )
     calibration = calibration_of(deciding, inner)
     chain, on_margin = calibration.chain, calibration.on_margin

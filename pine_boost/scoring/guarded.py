@@ -302,6 +302,12 @@ class GuardedModel:
         guard = "region" if self.parts.margin is None else f"margin {self.parts.margin.distance:g}"
         return f"GuardedModel({before} -> {after} trees, guard: {guard}, backend: {self.backend})"
 
+    def headline(self) -> str:
+        """One line: the status, the sizes and what guards the smaller model."""
+        before, after = (m.forest.n_trees for m in (self.parts.original, self.parts.pruned))
+        guard = "the region" if self.parts.margin is None else f"a margin of {self.parts.margin.distance:.4g}"
+        return f"{self.status}: {before} -> {after} trees, guarded by {guard}"
+
     def _prepared(self, X: Any) -> Any:
         table = X if self.parts.prepare is None else self.parts.prepare(X)
         return table if hasattr(table, "shape") else to_matrix(table, self._schema)

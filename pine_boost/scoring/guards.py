@@ -28,7 +28,7 @@ from pine_boost.certificate.claims import (
     share_promise,
     short_statistic,
 )
-from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
+from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError, class_with_article
 from pine_boost.files import path_of
 from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
@@ -161,7 +161,7 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
     if not isinstance(original, Model) or not isinstance(pruned, Model):
         raise InvalidInputError(
             f"GuardedModel takes what prune_booster or compress_booster returned, with both "
-            f"models in it, not a {type(result).__name__} without them."
+            f"models in it, not {class_with_article(result)} without them."
         )
     if not original.forest.decision.cuts and original.forest.n_outputs == 1:
         raise InvalidInputError(

@@ -227,8 +227,8 @@ def require_trust(trust_pickle: bool, name: str) -> None:
     """Raise unless pickles are trusted."""
     if not trust_pickle:
         raise InvalidInputError(
-            f"{name} is a pickle, and loading it would run code from the file; pass trust_pickle=True for a "
-            "folder you made.",
+            f"{name} is a pickle, and loading it would run code from the file. Pass trust_pickle=True if you "
+            "made the folder.",
             option="trust_pickle",
         )
 

@@ -58,6 +58,7 @@ HOW_IT_WAS_MADE = (
     *("pine_boost", "work", "work_rows", "work_per_row", "kernel", "versions", "stopped", "date"),
     *("n_fit", "segments", "path and compressed_digest of a validation"),
 )
+_SHOWN_NAMES = 5
 # how a table is read and what a margin means: the same for a model and a smaller one made of it
 _OF_THE_TABLE = (
     *("n_features", "n_outputs", "is_float32", "is_closed", "zero", "missing_value"),
@@ -99,15 +100,14 @@ class ScorerVerification:
     def summary(self) -> str:
         """The verdict in a few lines."""
         if not self.agrees:
-            verdict = "The record is wrong: " if self.n_rows else "NOT proved: "
-            return verdict + "; ".join(self.faults[:5]) + ("; ..." if len(self.faults) > 5 else "") + "."
+            found = "; ".join(self.faults[:5]) + ("; ..." if len(self.faults) > 5 else "")
+            return f"DISAGREES: {found} ({self.seconds:.1f} s)."
         if self.n_rows:
-            head = (
-                f"Counted again: {self.n_rows} validation rows; the changed rows and the bound are those of the record."
-            )
+            head = f"the changed rows of {self.n_rows} validation rows and the bound were counted again"
         else:
-            head = f"Proved again: the exits of {counted(self.n_stages, 'stage')}."
-        return f"{head}\n{self.claim}\nTaken on trust: {'; '.join(self.trusted)}.\n{self.seconds:.2f} s."
+            head = f"the exits of {counted(self.n_stages, 'stage')} were proved again"
+        trusted = f"Taken on trust: {'; '.join(self.trusted)}."
+        return f"AGREES: {head} ({self.seconds:.1f} s).\n{self.claim}\n{trusted}"
 
     def _repr_html_(self) -> str:
         return text_html(self.summary())  # without the claim, which may be false
@@ -276,14 +276,15 @@ def _differences(
     """
     forest = parsed.forest
     if forest_digest(forest) != manifest["model_digest"]:
-        yield "the model is another one than the manifest names"
+        yield "this is not the model that the manifest names"
     if forest.decision.thresholds != tuple(manifest["thresholds"]):
         yield "the thresholds are not those of the manifest"
     names = [*_differing(parts.flat, flatten(visited)), *_differing(parts.native, native)]
     if has_own_trees:
         names = [name for name in names if name in _OF_THE_TABLE]
-    for name in (*names, *_differing(parts.schema, schema_of(forest))):
-        yield f"{name} is not the model's"
+    if names := [*names, *_differing(parts.schema, schema_of(forest))]:
+        listed = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
+        yield f"the columns, trees or values of the scorer are not those of the model ({listed})"
     if parts.probability != replace(probability_rule(parsed), is_original=not has_own_trees):
         yield "the probabilities are not the model's"
     if not may_be_labels(parts.classes, parsed):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import InvalidInputError, class_with_article
 from pine_boost.model.exact import FLOAT32_MAX, LIGHTGBM_ZERO
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.rules import CategoryRule, Comparison
@@ -84,7 +84,7 @@ def _no_table(X: Any, name: str) -> InvalidInputError:
             f"{name} is the path {os.fspath(X)!r}. Of files, only Parquet (.parquet) and folders of Parquet files are "
             "read here; read any other file first, for example with pandas.read_csv. The command line reads CSV itself."
         )
-    found = "missing" if X is None else f"a {type(X).__name__}, not a table"
+    found = "missing" if X is None else f"{class_with_article(X)}, not a table"
     return InvalidInputError(
         f"{name} is {found}; pass a numpy array, a pandas or polars DataFrame, a pyarrow Table, a "
         "scipy.sparse matrix or a list of rows."
@@ -142,7 +142,7 @@ def _read_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
 def _read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
     """Convert a scipy.sparse matrix to a dense one."""
     if not hasattr(X, "tocoo"):
-        raise InvalidInputError(f"{name} is a {type(X).__name__}; pass a scipy.sparse matrix.")
+        raise InvalidInputError(f"{name} is {class_with_article(X)}; pass a scipy.sparse matrix.")
     check_shape(X.shape, schema, name)
     label = f"table {name}"
     if schema.reader is Reader.HISTOGRAM:
@@ -154,8 +154,8 @@ def _read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
         )
     if schema.reader is Reader.XGBOOST and schema.feature_names is not None and X.format != "csr":
         raise InvalidInputError(
-            f"{name} is a {type(X).__name__} without column names, which XGBoost refuses for a model trained on named "
-            "columns. Pass X.tocsr(), or a DataFrame with the model's columns."
+            f"{name} is {class_with_article(X)} without column names, which XGBoost refuses for a model trained on "
+            "named columns. Pass X.tocsr(), or a DataFrame with the model's columns."
         )
     entries = X.tocoo(copy=True)
     position = entries.row.astype(np.int64) * X.shape[1] + entries.col
@@ -414,8 +414,8 @@ def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema,
             # XGBoost 3.2, trained on the categories [1, 2], reads 0 of [0, 1] as 1 and refuses 3, texts likewise
             raise InvalidInputError(
                 f"The {label} holds {value!r}, a category the model was not trained on; it knows {listing(known)}. "
-                f"{traits.title} refuses such values, or takes them for a category that it knows; convert them to the "
-                "values of training or to missing."
+                f"{traits.title} 3.3 and newer refuse such values; older versions take one for the next known "
+                "category, and refuse it if there is none. Convert them to values seen in training, or to missing."
             )
         # LightGBM and HistGradientBoosting turn an unknown category into missing; CatBoost goes the same way for both
     return codes

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost import json_fields as f
-from pine_boost.errors import HoldoutWarning, InvalidInputError
+from pine_boost.errors import HoldoutWarning, InvalidInputError, class_with_article
 from pine_boost.files import CERTIFICATE_LIMIT, read_limited
 from pine_boost.model.forest import FloatArray
 from pine_boost.tables.rows import Rows
@@ -199,14 +199,14 @@ def refuse_spent(spent: Spent | None, hashes: Hashes, name: str) -> None:
         looked_at = spent.hashes
     else:
         raise InvalidInputError(
-            "spent must be what pine_boost.survey returned, or the path of the file that it was saved to, got a "
-            f"{type(spent).__name__}."
+            "spent must be what pine_boost.survey returned, or the path of the file that it was saved to, got "
+            f"{class_with_article(spent)}."
         )
     found = count_overlap(looked_at, hashes)
     if found.is_evident:
         raise InvalidInputError(
-            f"{found.n_seen} of the {len(hashes)} rows of {name} were looked at by a survey and "
-            "cannot carry a promise any more. Split a table before surveying and keep one part."
+            f"{found.n_seen} of the {len(hashes)} rows of {name} were used by a survey and "
+            "can no longer support a promise. Split a table before surveying and keep one part."
         )
 
 

@@ -264,9 +264,7 @@ def _dataset_of(X: Any, name: str) -> Any:
     try:
         return dataset.dataset(os.fspath(X), format="parquet")
     except (pyarrow.ArrowException, OSError) as error:
-        raise InvalidInputError(
-            f"{name} is the path {os.fspath(X)!r}, and no Parquet can be read there: {error}."
-        ) from error
+        raise InvalidInputError(f"{name}: no readable Parquet file at {os.fspath(X)!r}.") from error
 
 
 def _columns_of(found: list[str], schema: InputSchema, name: str) -> list[str]:

@@ -25,7 +25,7 @@ def test_accelerate_verify_and_score(model, tmp_path, capsys):
     assert main(["accelerate", str(tmp_path / "model.json"), "-o", place]) == 0
     assert "CERTIFIED" in capsys.readouterr().out
     assert main(["verify", str(tmp_path / "model.json"), place]) == 0
-    assert "Proved again" in capsys.readouterr().out
+    assert "AGREES: the exits of " in capsys.readouterr().out
     assert main(["report", place]) == 0
     page = (tmp_path / "scorer" / "report.html").read_text(encoding="utf-8")
     assert "the scorer gives the class" in page
@@ -51,7 +51,10 @@ def test_another_model_does_not_verify(model, tmp_path, capsys):
     built("lgb binary")[0].save_model(other)
     capsys.readouterr()
     assert main(["verify", str(other), place]) == 1
-    assert "NOT proved" in capsys.readouterr().out
+    assert (
+        "DISAGREES: this is not the model that the manifest names; the columns, trees or values"
+        in capsys.readouterr().out
+    )
 
 
 def test_files_of_others_are_not_replaced(model, tmp_path, capsys):
@@ -87,7 +90,7 @@ def test_a_statistic_from_files(tmp_path, capsys):
     assert main(["verify", files[0], place]) == 1
     assert "name them with --val." in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[2]]) == 0
-    assert "Counted again: 1000 validation rows" in capsys.readouterr().out
+    assert "AGREES: the changed rows of 1000 validation rows" in capsys.readouterr().out
     assert main(["verify", files[0], place, "--val", files[2], "--fit", files[1]]) == 1
     assert "verify takes --val for a scorer; leave out --fit." in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[1]]) == 1

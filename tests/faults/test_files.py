@@ -154,7 +154,7 @@ def test_no_space_is_one_line_and_leaves_what_was_there(tmp_path, results, exist
     assert len(lines) == len(_LIMITS)
     for line in lines:
         assert line.startswith("OutputError")
-        assert "cannot be written (File too large); free some space or name another" in line
+        assert "cannot be written (File too large); free some space or choose another" in line
     assert (_contents(target) if target.exists() else None) == before
     assert {path.name for path in tmp_path.iterdir()} <= {"source", "target"}
 

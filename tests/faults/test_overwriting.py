@@ -67,7 +67,7 @@ def test_the_original_is_never_replaced_by_the_result(place, capsys):
     before = (place / "model.json").read_bytes()
     for arguments in ([], ["--force"]):
         assert _prune(place, "-o", str(place), *arguments) == 1
-        assert "is read here and would be replaced" in capsys.readouterr().err
+        assert "is an input of this command and would be replaced" in capsys.readouterr().err
     link = place / "link"
     link.mkdir()
     (link / "model.json").symlink_to(place / "model.json")
@@ -80,7 +80,7 @@ def test_the_original_is_never_replaced_by_the_result(place, capsys):
 def test_files_of_others_are_neither_replaced_nor_removed(results, tmp_path, name):
     (tmp_path / name).write_text("mine")
     (tmp_path / "model.ubj").write_text("mine, too")
-    with pytest.raises(InvalidInputError, match=f"already holds {name}, which no certificate"):
+    with pytest.raises(InvalidInputError, match=f"already holds {name}, which may not have been written by pine_boost"):
         results[0].save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["model.ubj", name])
     assert (tmp_path / name).read_text() == "mine"
@@ -122,7 +122,7 @@ def test_a_report_that_was_edited_is_somebody_elses(results, tmp_path, capsys):
     with pytest.raises(InvalidInputError, match=r"already holds report\.html,"):
         results[0].save(folder)
     assert exit_code("report", folder) == 1
-    assert "report.html exists; name another file, or say --force" in capsys.readouterr().err
+    assert "report.html exists; choose another file, or pass --force" in capsys.readouterr().err
     assert page.read_text() == edited
     assert exit_code("report", folder, "--force") == 0
     assert "Monday" not in page.read_text()
@@ -205,7 +205,7 @@ def test_a_survey_that_is_read_is_never_replaced(place, capsys):
     (place / "out").mkdir()
     (place / "out" / "certificate.json").write_text("a survey of this name")
     assert _prune(place, "-o", f"{place}/out", "--spent", f"{place}/out/certificate.json", "--force") == 1
-    assert "is read here and would be replaced" in capsys.readouterr().err
+    assert "is an input of this command and would be replaced" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("page", ["pruned/region.json", "model.json", "fit.npy"])
@@ -215,7 +215,7 @@ def test_a_page_of_a_monitor_replaces_no_input(page, place, capsys):
     before = (place / page).read_bytes()
     command = f"monitor {place}/pruned {place}/fit.npy --state {place}/state.json --model {place}/model.json"
     assert main(words(f"{command} --page {place / page} --force")) == 1
-    assert "is read here" in capsys.readouterr().err
+    assert "is an input of this command" in capsys.readouterr().err
     assert (place / page).read_bytes() == before
 
 
@@ -239,7 +239,7 @@ def test_a_result_that_cannot_be_written_after_all_is_kept_elsewhere(place, caps
     assert _prune(place, "-o", str(place / "out")) == 1
     error = capsys.readouterr().err
     kept = place / "out-kept-1"
-    assert f"is a file; name a folder to write to. The result was kept in {kept}." in error
+    assert f"is a file; choose a folder to write to. The result was kept in {kept}." in error
     assert read_saved(kept).certificate.status == "CERTIFIED"
 
 
@@ -371,7 +371,7 @@ def test_what_is_read_is_never_replaced(made, command, name, capsys):
     for force in ([], ["--force"]):
         assert exit_code(*_commands(made, made / name)[command], *force) == 1
         error = capsys.readouterr().err
-        assert "is read here" in error
+        assert "is an input of this command" in error
         assert error.count("\n") == 1
         assert _contents(made) == before
 

@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         fit_region(forest, folder, X_cal, alpha=0.2)
     (tmp_path / "broken.parquet").write_bytes(b"no parquet")
     for path in (tmp_path / "broken.parquet", tmp_path / "absent.parquet"):
-        with pytest.raises(InvalidInputError, match="no Parquet can be read"):
+        with pytest.raises(InvalidInputError, match="no readable Parquet file at"):
             fit_region(forest, path, X_cal, alpha=0.2)
     empty = _write(X_fit[:0], tmp_path / "empty", 1)
     with pytest.raises(InvalidInputError, match="X_fit has 0 row"):

@@ -313,7 +313,7 @@ def test_what_cannot_be_guarded_is_refused_with_the_reason():
     assert out_of_time.status == "NOT_CERTIFIED"
     with pytest.raises(InvalidInputError, match="NOT_CERTIFIED"):
         GuardedModel(out_of_time)
-    with pytest.raises(InvalidInputError, match="not a XGBClassifier"):
+    with pytest.raises(InvalidInputError, match="not an XGBClassifier"):
         GuardedModel(model)
     with pytest.raises(InvalidInputError, match="backend must be one of kernel, native, got 'onnx'"):
         GuardedModel(prune_booster(model, X, X_cal, alpha=0.9), backend="onnx")

@@ -205,7 +205,7 @@ def test_a_planted_change_is_noticed(boosted, tmp_path, changed):
     forged.save(tmp_path / "scorer")
     verdict = verify_scorer(model, tmp_path / "scorer", X_val)
     assert not verdict.agrees
-    assert verdict.summary().startswith("The record is wrong: ")
+    assert verdict.summary().startswith("DISAGREES: ")
 
 
 def test_what_no_row_can_show_is_listed_as_taken_on_trust(boosted, tmp_path):

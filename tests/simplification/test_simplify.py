@@ -399,7 +399,7 @@ def test_nothing_to_do_gives_the_object_back():
     native = train(rounds=3, objective="binary:logistic")
     result = simplify(native)
     assert result.model is native
-    assert result.summary().startswith("Nothing was left out (3 trees")
+    assert result.summary().startswith("Nothing could be removed (3 trees")
     assert str(result) == result.summary()
 
 
