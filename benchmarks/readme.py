@@ -81,8 +81,8 @@ def expected(results: Path) -> str:
         return ""
     return (
         f"{table}\n\nSpeed-up over the model's own `predict` (processor time of one thread; yours will differ), or the "
-        "share removed: of the trees at 30 trees, of the leaves at 100. Medians over 12 data sets, or the number "
-        "given, with 5 seeds (proofs at 100 trees and speed: 1 seed), from `benchmarks/results` "
+        "share removed (trees for the 30-tree models, leaves for the 100-tree models). Medians over 12 data sets "
+        "unless stated, 5 seeds (proofs at 100 trees and speed: 1 seed), from `benchmarks/results` "
         "(`python -m benchmarks.readme`). "
         "[Every library](docs/limits.md#what-to-expect), [every comparison](docs/comparison.md)."
     )

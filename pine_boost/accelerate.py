@@ -271,7 +271,7 @@ def accelerate_booster(
     segments : column, labels or mapping of them, optional
         Also count the changed rows per segment, for example per value of a column of X_val.
     spent : Survey or path, optional
-        Survey, or the file it was saved to, whose rows are refused here.
+        Survey or survey file; its rows are refused here.
     trust_pickle : bool
         Load models from pickle and joblib files, which runs code from the file; use it only for
         files you made.

@@ -1,4 +1,4 @@
-"""Check on this machine what proofs and scorers rest on: arithmetic, native predictions, the kernel, the solvers.
+"""Check on this machine what proofs and scorers rely on: arithmetic, native predictions, the kernel, the solvers.
 
 Every check is a planted model or problem whose answer is known, and would show the fault that it looks for.
 """
@@ -121,7 +121,7 @@ def _word(check: Check) -> str:
 
 
 def check_installation(libraries: Sequence[str] = LIBRARIES) -> Installation:
-    """Check what proofs and scorers rest on, on this machine and with the installed libraries.
+    """Check what proofs and scorers rely on, on this machine and with the installed libraries.
 
     Small models are trained with each installed library, and their native predictions are compared
     with the rules that proofs use, on rows at every threshold, one ulp beside it, with NaN, zeros, tiny
@@ -424,7 +424,7 @@ def _cp_sat(setting: cpsat.SolverSetting) -> str:
 
 
 def _linear_programs() -> str:
-    """Programs with a known optimum or none; they only propose, proofs do not rest on them."""
+    """Programs with a known optimum or none; they only propose, proofs do not rely on them."""
     random = np.random.default_rng(0)
     rows = random.integers(-5, 6, size=(30, 8)).astype(np.float64)
     solution = random.integers(1, 5, size=8).astype(np.float64)

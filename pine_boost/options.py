@@ -296,7 +296,7 @@ TABLE = {
 }
 
 
-_FLAGS_OF_ONE_COMMAND = {"overwrite": "--force", "codes": "--codes", "backend": "--backend"}
+_FLAGS_OF_ONE_COMMAND = {"X": "DATA", "overwrite": "--force", "codes": "--codes", "backend": "--backend"}
 
 
 def _text_of(call: str, name: str) -> tuple[str, str]:

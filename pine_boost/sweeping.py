@@ -225,7 +225,7 @@ def sweep(
     allow_overlap : bool
         Continue although rows of X_cal also occur in X_fit; then no probability is promised.
     spent : Survey or path, optional
-        Survey, or the file it was saved to, whose rows are refused here.
+        Survey or survey file; its rows are refused here.
     trust_pickle : bool
         Load models from pickle and joblib files, which runs code from the file; use it only for
         files you made.

@@ -34,10 +34,10 @@ COMMANDS = {
     "verify": "prove a saved result again from its files, or count it again on its validation rows",
     "parity": "compare the answers of two models on a table",
     "inspect": "show what is in a model file, and whether it is supported",
-    "check-inputs": "show which rows of a table a certificate covers, and why not the others",
+    "check-inputs": "show which rows of a table a certificate covers, and why it does not cover the others",
     "monitor": "count live inputs against a region and raise an alarm on drift",
     "report": "write the HTML report of a saved result again",
-    "doctor": "check what proofs and scorers rest on, on this machine",
+    "doctor": "check on this machine what proofs and scorers rely on",
     "demo": "train, prune and report on data that scikit-learn ships",
 }
 

@@ -1,4 +1,4 @@
-"""``pine-boost check-inputs``: show which rows of a table a certificate covers, and why not the others.
+"""``pine-boost check-inputs``: show which rows of a table a certificate covers, and why it does not cover the others.
 
 Needs neither the solver nor the training library. A region with indifference needs the original.
 

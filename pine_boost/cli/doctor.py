@@ -1,4 +1,4 @@
-"""``pine-boost doctor``: check on this machine what proofs and scorers rest on. Exit code 1 if a check fails.
+"""``pine-boost doctor``: check on this machine what proofs and scorers rely on. Exit code 1 if a check fails.
 
 Examples
 --------

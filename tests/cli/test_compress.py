@@ -79,7 +79,7 @@ def test_files_of_others_are_not_replaced(files, compressed, capsys):
     assert "--force" in capsys.readouterr().err
     assert (files / "mine" / "model.json").read_text() == "{}"
     assert main(_arguments(files, ".")) == 1  # would replace the input
-    assert "read here" in capsys.readouterr().err
+    assert "is an input of this command" in capsys.readouterr().err
     assert main([*_arguments(files, "out"), "--time-limit", "30"]) == 0  # its own may be
 
 

@@ -80,6 +80,15 @@ def test_every_text_of_an_argument_is_the_help_of_a_command():
     ] == []
 
 
+@pytest.mark.parametrize(
+    ("flag", "text"), [("--fidelity", "99%"), ("--confidence", "95 %"), ("--max-loss", "1%"), ("--threshold", "30%")]
+)
+def test_a_percentage_is_told_how_to_write_a_share(flag, text, capsys):
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["compress", "model.json", "--fit", "a", "--val", "b", flag, text])
+    assert f"argument {flag}: {text!r} is not a number; write a share such as 0.99" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_flag_has_one_sentence_of_help(command):
     for action in _parsers()[command]._actions:

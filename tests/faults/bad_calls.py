@@ -233,7 +233,7 @@ BAD_CALLS: dict[type[Exception], list[Row]] = {
         ("certificate of nowhere", lambda w: pb.Certificate.load(w.saved / "no"), "cannot be"),
         ("saved to nothing", lambda w: w.result.save(""), "'' is not the path of a folder; pass"),
         ("saved to None", lambda w: w.result.save(None), "None is not the path of a folder"),
-        ("saved to a file", lambda w: w.result.save(w.saved / "model.pkl"), "is a file; name"),
+        ("saved to a file", lambda w: w.result.save(w.saved / "model.pkl"), "is a file; choose"),
         ("region to None", lambda w: w.result.region.save(None), "None is not the path of a file"),
         ("certificate to None", lambda w: w.result.certificate.save(None), "not the path of a file; pass"),
         ("saved with other rows", lambda w: w.result.save(w.saved / "new", w.X[:, :2]), "2 columns, the model has 3"),
