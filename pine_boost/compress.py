@@ -135,7 +135,7 @@ def compress_booster(
     UnsupportedModelError
         The model is of a kind whose leaves cannot be changed freely (AdaBoost), or unreadable.
     InvalidInputError
-        X_val is too small for the target, repeats X_fit, was looked at by the survey ``spent``,
+        X_val is too small for the target, repeats X_fit, was used by the survey ``spent``,
         or tables and options do not fit.
 
     Examples

@@ -44,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     X = read_prepared(arguments.data, given, region.schema)
     if region.delta is not None and model is None:
         raise InvalidInputError(
-            f"{arguments.region} leaves out inputs near the decision boundary of the original; name it with --model."
+            f"{arguments.region} leaves out inputs near the decision boundary of the original; pass it with --model."
         )
     coverage = region.coverage(X, model=model)
     inside = region.contains(X, model=model)

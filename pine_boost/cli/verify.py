@@ -103,7 +103,7 @@ def _require_flags(arguments: argparse.Namespace, kind: str) -> None:
         raise InvalidInputError(f"{arguments.pruned}: verify takes {taken} for {kind}; leave out {wrong}.")
     if kind in _ABOUT_ROWS and arguments.val is None:
         raise InvalidInputError(
-            f"{arguments.pruned} {_ABOUT_ROWS[kind]}, whose promise is about its validation rows; name them with --val."
+            f"{arguments.pruned} {_ABOUT_ROWS[kind]}, whose promise is about its validation rows; pass them with --val."
         )
 
 
@@ -182,7 +182,7 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     region = Path(arguments.region or pruned.parent / REGION)
     for path in (certificate, region):
         if not path.is_file():
-            raise InvalidInputError(f"{path} does not exist; name it with --{path.stem}.")
+            raise InvalidInputError(f"{path} does not exist; pass it with --{path.stem}.")
     _require_flags(arguments, "a certificate")
     stated = Certificate.load(certificate)
     given = read_original(arguments, arguments.original, stated.thresholds, stated.original_digest)

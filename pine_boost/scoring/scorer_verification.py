@@ -148,7 +148,7 @@ def verify_scorer(
     if is_statistic and X_val is None:
         raise InvalidInputError(
             f"The scorer in {folder} is {manifest['status']}: its promise is a statistic about its validation rows; "
-            "name them with X_val.",
+            "pass them with X_val.",
             option="X_val",
         )
     outer = unwrap(open_pickle(model, trust_pickle))
@@ -225,7 +225,7 @@ def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Ite
         tested = "trees, their order" if _is_smaller(manifest) else "order of the trees, values of the stages"
         yield (
             f"that what was tested ({tested}, exits, the levels and their order) was fixed before X_val was seen: "
-            "changes since, with the digests made again, are noticed only if they change the count"
+            "changes since, with the digests recomputed, are noticed only if they change the count"
         )
         yield "that future inputs come from the same source"
     if status == NOT_VALIDATED:

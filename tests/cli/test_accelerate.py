@@ -88,7 +88,7 @@ def test_a_statistic_from_files(tmp_path, capsys):
     assert main(call) == 0
     assert "This is a statistic, not a proof: an unlucky sample of rows can mislead it." in capsys.readouterr().out
     assert main(["verify", files[0], place]) == 1
-    assert "name them with --val." in capsys.readouterr().err
+    assert "pass them with --val." in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[2]]) == 0
     assert "AGREES: the changed rows of 1000 validation rows" in capsys.readouterr().out
     assert main(["verify", files[0], place, "--val", files[2], "--fit", files[1]]) == 1

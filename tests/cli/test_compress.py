@@ -111,7 +111,7 @@ def test_overlap_is_measured_only(files, capsys):
 def test_verify_counts_again_what_compress_wrote(files, compressed, capsys):
     arguments = ["verify", f"{files}/model.json", str(compressed)]
     assert main(arguments) == 1
-    assert "name them with --val" in capsys.readouterr().err
+    assert "pass them with --val" in capsys.readouterr().err
     assert main([*arguments, "--val", f"{files}/val.csv"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("AGREES")

@@ -37,7 +37,9 @@ def test_a_certified_result_is_guarded_and_scores_as_the_original(place, tmp_pat
     assert document["claim"].startswith("On every input, the guarded model")
     assert document["files"] == sorted(path.name for path in (tmp_path / "s").iterdir())
     assert exit_code(*asked) == 0
-    assert "On every input, the guarded model" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "CERTIFIED: 10 -> " in said
+    assert " trees, guarded by the region\nOn every input, the guarded model" in said
     assert exit_code("score", tmp_path / "s", place / "fresh.npy", "-o", tmp_path / "out.csv", "--proba") == 0
     assert "2800 rows: the smaller model answered" in capsys.readouterr().out
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -95,7 +97,7 @@ def test_a_guard_by_the_margin_is_chosen_again(place, tmp_path, capsys):
     capsys.readouterr()
     asked = ["verify", place / "model.json", tmp_path / "s"]
     assert exit_code(*asked) == 1
-    assert "name them with --val" in capsys.readouterr().err
+    assert "pass them with --val" in capsys.readouterr().err
     assert exit_code(*asked, "--val", place / "fresh.npy") == 0
     said = capsys.readouterr().out
     assert "Recomputed on 2800 validation rows: the margin matches the folder." in said

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pine_boost.native.figures import Speed, time_calls, times_in_words
+from pine_boost.native.figures import Figures, SideBySide, Speed, time_calls, times_in_words
 
 ROWS = [[0.0, 1.0]]
 
@@ -46,3 +46,14 @@ def test_a_slow_model_is_called_seldom_where_time_is_limited():
 def test_a_speed_up_is_a_plain_number(ratio, words):
     assert times_in_words(ratio) == words
     assert Speed(1, ratio, 1.0).words == f"{words}x for 1 row"
+
+
+@pytest.mark.parametrize(("seconds", "is_native", "says"), [(1.0, True, True), (1.0, False, False), (0.2, True, False)])
+def test_a_native_model_that_is_no_faster_is_said_to_be_so(seconds, is_native, says, monkeypatch):
+    speeds = tuple(Speed(n_rows, 1.05, seconds) for n_rows in (1, 100))
+    monkeypatch.setattr(SideBySide, "speeds", lambda self, **_: speeds)
+    size = Figures(10, 100, 1000, 50.0)
+    side = SideBySide(size, size, "X_fit", lambda: (len, len), ROWS, is_native=is_native)
+    line = side.summary()[-1]
+    assert line.endswith("This is hardly faster natively; for speed, use accelerate_booster.") == says
+    assert "(larger batches would take too long here)" in line
