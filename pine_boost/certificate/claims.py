@@ -491,7 +491,7 @@ def margin_guard_claim(fidelity: float, confidence: float, n_val: int, threshold
     """What a test on X_val says when inputs near the pruned model's decision go to the original."""
     return (
         f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation rows, the guarded model "
-        "gives a future input that comes from the same source the class that the original gives it"
+        "gives a future input that comes from the same source the class of the original"
         f"{at_thresholds(thresholds)} with probability at least {rounded_down(fidelity)}. This is a statistic, not a "
         "proof."
     )
