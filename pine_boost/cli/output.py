@@ -28,12 +28,16 @@ def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:
     require_writable(arguments.output)
 
 
-def require_file(arguments: argparse.Namespace, path: Any, beginning: bytes | None = None) -> None:
+def require_file(
+    arguments: argparse.Namespace, path: Any, beginning: bytes | None = None, *, replaces: bool = False
+) -> None:
     """Raise if a file that was named, if any, cannot be written; see `require_free_file`."""
     from pine_boost.files import require_free_file
 
     if path is not None:
-        require_free_file(path, inputs=_inputs_of(arguments), beginning=beginning, overwrite=arguments.force)
+        require_free_file(
+            path, inputs=_inputs_of(arguments), beginning=beginning, overwrite=replaces or arguments.force
+        )
 
 
 def _inputs_of(arguments: argparse.Namespace) -> list[str]:

@@ -11,6 +11,7 @@ Examples
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,13 @@ def main(arguments: argparse.Namespace) -> int:
         )
     folders, written = result_folders(arguments.folder), []
     for folder in folders:
-        if not is_own_page(folder / REPORT):
-            output.require_file(arguments, folder / REPORT)
+        place = folder / REPORT
+        if os.path.lexists(place) and not (arguments.force or is_own_page(place)):
+            raise InvalidInputError(
+                f"{place} was changed since it was written, or is not a page of this version of pine_boost; move it "
+                "away, or pass --force to replace it."
+            )
+        output.require_file(arguments, place, replaces=True)
     for folder in folders:
         is_scorer = (folder / MANIFEST).is_file() and not (folder / COMPRESSION).is_file()
         page = _acceleration(arguments, folder) if is_scorer else _result(arguments, folder)

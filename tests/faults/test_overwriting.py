@@ -122,7 +122,7 @@ def test_a_report_that_was_edited_is_somebody_elses(results, tmp_path, capsys):
     with pytest.raises(InvalidInputError, match=r"already holds report\.html,"):
         results[0].save(folder)
     assert exit_code("report", folder) == 1
-    assert "report.html exists; choose another file, or pass --force" in capsys.readouterr().err
+    assert "report.html was changed since it was written, or is not a page" in capsys.readouterr().err
     assert page.read_text() == edited
     assert exit_code("report", folder, "--force") == 0
     assert "Monday" not in page.read_text()
