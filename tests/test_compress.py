@@ -91,7 +91,7 @@ def test_segments_add_up(binary):
     assert len(lines) == min(len(segments), 5)
     worst = min(segments, key=lambda segment: segment.bound)
     assert f"{worst.n_changed} of {worst.n_rows} rows changed, " in lines[0]
-    stated = float(lines[0].split("changed, ")[1].split(" or more")[0])
+    stated = float(lines[0].split("at least ")[1].split("% kept")[0]) / 100
     assert worst.bound - 1e-4 < stated <= worst.bound
 
 
@@ -301,7 +301,7 @@ def test_segments_of_rows_seen_before_state_no_bound():
     lines = segments_in_words(segments, None)
     assert lines[0] == "Segment s6: 6 of 100 rows changed."
     assert lines[-1] == "2 more with higher bounds are in the record (compression.json)."
-    assert "0.8400 or more kept" in segments_in_words(segments, 0.95)[0]
+    assert "at least 84.00% kept" in segments_in_words(segments, 0.95)[0]
     assert segments_in_words([], 0.95) == []
 
 
