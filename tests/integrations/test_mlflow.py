@@ -120,7 +120,7 @@ def test_something_else_is_refused_before_a_run_begins(tmp_path, few_synthetic_r
     with pytest.raises(InvalidInputError, match="got a dict"):
         log_result(json.loads("{}"))
     model = MODELS["xgboost"]().fit(X[:280], Y[:280])
-    with pytest.raises(InvalidInputError, match="got a AccelerateResult"):
+    with pytest.raises(InvalidInputError, match="got an AccelerateResult"):
         log_result(accelerate_booster(model))
     folders = (
         prune_booster(model, X[:280], X[280:], alpha=0.3).save(tmp_path / "pruned", report=False),
