@@ -84,14 +84,17 @@ def test_the_wheel_holds_one_top_level_package(wheel):
 def test_the_extras_compose_and_the_tools_are_pinned():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    extras = {name: value.split() for name, value in config["options.extras_require"].items()}
-    users = set(extras) - {"all", "demo", "test", "docs", "release"}
+    options = config["options.extras_require"]
+    extras = {name: [line for line in options[name].splitlines() if line and line[0] != "#"] for name in options}
+    users = set(extras) - {"all", "others", "demo", "test", "docs", "release"}
     named = {
         name: set(extras[name][0].removeprefix("pine-boost[").rstrip("]").split(","))
-        for name in ("all", "demo", "test")
+        for name in ("all", "others", "demo", "test")
     }
-    assert named["all"] == users
-    assert named["demo"] | named["test"] == (users - {"xgboost"}) | {"demo"}  # xgboost-cpu
+    assert named["others"] == users - {"xgboost"}
+    assert named["all"] == {"xgboost", "others"}
+    assert named["demo"] == {"sklearn"}
+    assert named["test"] == {"demo", "others"}  # with xgboost-cpu
     pinned = {line.partition("==")[0]: line for line in extras["test"] if "==" in line}
     assert set(pinned) >= {"ruff", "mypy", "import-linter", "pytest"}
     assert f"[{pinned['ruff']}]" in (ROOT / ".pre-commit-config.yaml").read_text()
