@@ -48,8 +48,8 @@ def _run(*arguments):
     return done.stdout
 
 
-# ends with whole trees; with leaf values
-@pytest.mark.parametrize("megabytes", [70, pytest.param(110, marks=pytest.mark.slow)])
+# ends with whole trees; with leaf values (38 MB of it are mapped, not used, by the CP-SAT that finds hitting sets)
+@pytest.mark.parametrize("megabytes", [70, pytest.param(130, marks=pytest.mark.slow)])
 def test_memory_that_ends_during_the_search_is_no_crash(megabytes):
     output = _run(60, 5, 20, megabytes, 0)
     if megabytes > 100:
