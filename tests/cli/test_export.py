@@ -9,10 +9,12 @@ import onnxruntime
 import pytest
 import treelite
 
+from pine_boost.kernels.library import find_compiler
 from tests.support.command_line import expect, run
 from tests.support.xgboost_models import booster_margins, make_rows, train
 
 
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 def test_one_model_three_ways(tmp_path, capsys):
     booster = train(rounds=4, objective="binary:logistic")
     source = tmp_path / "model.json"

@@ -9,6 +9,7 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingCla
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
 from pine_boost.exporters.treelite import to_treelite
+from pine_boost.kernels.library import find_compiler
 from pine_boost.model.reference import native_margins
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
@@ -199,6 +200,7 @@ def test_categories_with_names_need_codes(library):
     assert np.array_equal(found, predict_margins(model, frame)[0])
 
 
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 def test_compiled_by_tl2cgen(tmp_path):
     import tl2cgen
 
