@@ -4,6 +4,7 @@ A code line holds code: docstrings, comments and blank lines do not count.
 
     python -m benchmarks.size            # this checkout
     python -m benchmarks.size --against 2a33374
+    python -m benchmarks.size --kinds    # what the lines of the package are
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _NO_CODE = {
 }
 
 
-def count_code_lines(source: str) -> int:
-    """Lines of a module that hold code."""
+def code_lines(source: str) -> set[int]:
+    """Numbers of the lines of a module that hold code."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _NO_CODE:
@@ -39,8 +40,43 @@ def count_code_lines(source: str) -> int:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             first = node.body[0] if node.body else None
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    return len(lines)
+                lines.difference_update(_span(first))
+    return lines
+
+
+def count_code_lines(source: str) -> int:
+    """Lines of a module that hold code."""
+    return len(code_lines(source))
+
+
+def count_kinds(sources: Iterable[str]) -> dict[str, int]:
+    """Code lines by what they are; a line that is of several kinds counts for the first of them."""
+    counts = dict.fromkeys(("imports", "refusals", "signatures", "fields and constants", "statements"), 0)
+    for source in sources:
+        left = code_lines(source)
+        tree = ast.parse(source)
+        kinds: dict[str, set[int]] = {kind: set() for kind in counts}
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                kinds["imports"].update(_span(node))
+            elif isinstance(node, ast.Raise):
+                kinds["refusals"].update(_span(node))
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                first = min(part.lineno for part in (node, *node.decorator_list))
+                kinds["signatures"].update(range(first, node.body[0].lineno))
+            if isinstance(node, (ast.Module, ast.ClassDef)):
+                for part in node.body:
+                    if isinstance(part, (ast.Assign, ast.AnnAssign)):
+                        kinds["fields and constants"].update(_span(part))
+        kinds["statements"] = set(left)
+        for kind, lines in kinds.items():
+            counts[kind] += len(left & lines)
+            left -= lines
+    return counts
+
+
+def _span(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def count_rooms(commit: str | None = None) -> dict[str, tuple[int, int]]:
@@ -70,8 +106,17 @@ def _room(path: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", metavar="COMMIT", help="show the counts of this commit beside")
-    against = parser.parse_args().against
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="show the counts of this commit beside; with --kinds, of it alone"
+    )
+    parser.add_argument("--kinds", action="store_true", help="show what the lines of the package are instead")
+    given = parser.parse_args()
+    against = given.against
+    if given.kinds:
+        product = [source for path, source in _sources(against) if path.startswith(("pine_boost/", "parsers/"))]
+        for kind, lines in count_kinds(product).items():
+            print(f"{kind:28} {lines:6} code lines")
+        return
     now = count_rooms()
     before = count_rooms(against) if against else {}
     for room in sorted({*now, *before}):
