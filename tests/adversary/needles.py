@@ -19,8 +19,9 @@ from pine_boost.model.states import StateSpace, build_space
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.tables.schema import schema_of
+from tests.support.bruteforce import all_states
 from tests.support.forests import SKLEARN, Manner, random_forest, random_rows
-from tests.support.naive import Case, every_row, in_region, total_score
+from tests.support.naive import Case, in_region, total_score
 from tests.support.scores import fit_chow_liu, fit_leaf_support
 
 GRID = 10
@@ -183,7 +184,7 @@ def case_of(forest: Forest, rng: np.random.Generator, score_name: str | None = N
     """The whole space, or a region whose score permits all of it for now."""
     space = build_space(forest)
     tables = compile_domain(None, space, schema_of(forest))
-    rows = every_row(space)
+    rows = all_states(space).astype(np.int64)
     if score_name is not None:
         X = random_rows(rng, forest, 50)
         if score_name == "chow-liu":

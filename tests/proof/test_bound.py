@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from pine_boost.region.domain import compile_domain
 from pine_boost.search.algorithm import search
 from pine_boost.search.search_state import SearchTask
 from pine_boost.tables.schema import schema_of
-from tests.support.bruteforce import CLEAR, all_rows, game_rows, game_value, minimum_columns, small_problem
+from tests.support.bruteforce import all_rows, minimum_columns, small_problem, winning_supports
 from tests.support.forests import HISTOGRAM, MANNERS, XGBOOST, random_forest
 from tests.support.verifying import fitted, pruned_model
 
@@ -56,16 +55,6 @@ def test_two_trees_suffice_and_three_are_not_called_the_fewest():
     assert found.stopped is not StopReason.OPTIMAL or found.n_kept == 2
 
 
-def _winning(small):
-    rows, free, strict = game_rows(small, all_rows(small))
-    return [
-        frozenset(support)
-        for size in range(1, small.n_units + 1)
-        for support in combinations(range(small.n_units), size)
-        if game_value(rows[:, support], free, strict) > CLEAR
-    ]
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_every_sum_of_rows_is_a_valid_cut(seed):
     """Whatever the multipliers: a set of units that keeps all rows meets the cut."""
@@ -75,7 +64,7 @@ def test_every_sum_of_rows_is_a_valid_cut(seed):
     states = all_rows(small)
     leaves = problem.trees.leaves(states)
     point, question = np.nonzero(problem.decided(problem.original_margins_int(leaves)))
-    winning = _winning(small)
+    winning = list(winning_supports(small))
     rng = np.random.default_rng(seed)
     n_cuts = 0
     for _ in range(60):

@@ -145,31 +145,6 @@ def test_both_answers_occur(score):
     assert 1 < n_lost < n_asked
 
 
-def _planted():
-    """Regions that end exactly at the most plausible counterexample: only one is inside."""
-    planted = []
-    for seed in range(40):
-        score = SCORES[seed % 3]
-        small = small_problem(seed, MANNERS[seed % 4], score=score, with_domain=seed % 5 == 0)
-        problem = small.problem
-        pruned = _pruned(problem, np.random.default_rng(seed))
-        states = small.everything[problem.region.permits(small.everything)]
-        decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
-        margins = exact_margins(problem.forest, problem.space.representative(states), pruned)
-        side = np.array([[q.sign * m[0] for q in problem.questions] for m in margins])
-        bad = (decided & ((side < 0) | (problem.strict & (side == 0)))).any(axis=1)
-        if not bad.any():
-            continue
-        assert problem.region.score is not None
-        scores = problem.region.score.score(states[bad])
-        if np.count_nonzero(scores == scores.min()) > 1:
-            continue
-        region = replace(problem.region, tau=int(scores.min()))
-        inside = region.contains(small.everything)
-        planted.append((replace(small, problem=replace(problem, region=region), inside=inside), pruned))
-    return planted
-
-
 def test_settings_take_turns_until_one_has_an_answer(monkeypatch):
     """Turns too short for anything grow until there is an answer, the one that is always given."""
     answers = set()
@@ -188,26 +163,6 @@ def test_settings_take_turns_until_one_has_an_answer(monkeypatch):
         assert {proof.method for proof in turns} <= {FIRST.name, FIRST_LP.name}
         answers |= {proof.answer for proof in turns} | {proof.answer for proof in short}
     assert answers == set(Answer)
-
-
-def test_planted_counterexamples_are_found_under_every_setting():
-    planted = _planted()
-    assert len(planted) >= 8
-    for small, pruned in planted:
-        lost = lost_questions(small, pruned)
-        assert lost.sum() == 1
-        question = small.problem.questions[int(np.argmax(lost))]
-        prover = Prover(small.problem)
-        for setting in SETTINGS:
-            (proof,) = prover.prove(pruned, [question], (setting,), FOREVER)
-            assert proof.answer is Answer.FOUND, setting.name
-            _check_found(small, pruned, proof)
-        # one unit of the score less, and nothing is left to be found
-        smaller = replace(small.problem.region, tau=small.problem.region.tau - 1)
-        for setting in SETTINGS[:3]:
-            narrow = Prover(replace(small.problem, region=smaller))
-            (proof,) = narrow.prove(pruned, [question], (setting,), FOREVER)
-            assert proof.answer is Answer.PROVED, setting.name
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

@@ -1,7 +1,7 @@
 """The Pruner's cuts, bounds, supports and covers against enumeration of all supports."""
 
 from functools import cache
-from itertools import combinations
+from itertools import combinations, groupby
 
 import numpy as np
 import pytest
@@ -13,32 +13,17 @@ from pine_boost.search.lower_bound import small_cover
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_state import ProposalStatus, SearchState
 from tests.support.bruteforce import (
-    CLEAR,
-    NOTHING,
     all_rows,
     check_result,
     game_rows,
-    game_value,
     keeps_all,
     minimum_columns,
     small_problem,
+    winning_supports,
 )
 from tests.support.forests import MANNERS, XGBOOST
 
 FOREVER = Budget(effort=Effort(master_effort=10.0))
-
-
-def _winning(small):
-    """Every winning support of at least one column; the problem must be clear."""
-    rows, free, strict = game_rows(small, all_rows(small))
-    winning = []
-    for size in range(1, small.n_units + 1):
-        for support in combinations(range(small.n_units), size):
-            value = game_value(rows[:, support], free, strict)
-            assert not NOTHING < value < CLEAR
-            if value > CLEAR:
-                winning.append(frozenset(support))
-    return winning
 
 
 def _flags(support, n_columns):
@@ -52,7 +37,7 @@ def test_cuts_supports_and_bounds(seed):
     n_outputs = 3 if seed % 4 == 3 else 1
     small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, score=None)
     n_columns = small.n_units
-    winning = _winning(small)
+    winning = list(winning_supports(small))
     smallest = min(len(support) for support in winning)
     pool = small.rows()
     pool.add(all_rows(small))
@@ -90,7 +75,7 @@ def test_a_perturbation_ends_in_another_minimal_set_and_leaves_no_cuts():
     n_new = 0
     for seed in (7, 12, 13):  # games with several minimal sets
         small = small_problem(seed, MANNERS[seed % 4], n_trees=8, score=None)
-        winning = set(_winning(small))
+        winning = set(winning_supports(small))
         pool = small.rows()
         pool.add(all_rows(small))
         pruner = Pruner(pool, FOREVER)
@@ -112,7 +97,7 @@ def test_a_perturbation_ends_in_another_minimal_set_and_leaves_no_cuts():
 def test_a_perturbation_of_a_losing_set_leads_nowhere(monkeypatch):
     monkeypatch.setattr("pine_boost.search.pruner._JOINING", 1)
     small = small_problem(1, XGBOOST, score=None)
-    winning = set(_winning(small))
+    winning = set(winning_supports(small))
     pool = small.rows()
     pool.add(all_rows(small))
     smallest = min(len(support) for support in winning)
@@ -122,7 +107,7 @@ def test_a_perturbation_of_a_losing_set_leads_nowhere(monkeypatch):
 
 def test_repair_ends_in_a_winning_support():
     small = small_problem(1, XGBOOST, score=None)
-    winning = set(_winning(small))
+    winning = set(winning_supports(small))
     pool = small.rows()
     pool.add(all_rows(small))
     pruner = Pruner(pool, FOREVER)
@@ -320,17 +305,8 @@ def test_a_set_that_misses_a_cut_loses():
 
 def _smallest(small):
     """Every winning set of the smallest size."""
-    states = np.concatenate([small.everything[small.inside], small.fit_states])
-    rows, free, strict = game_rows(small, np.unique(states, axis=0))
-    for size in range(1, small.n_units + 1):
-        found = [
-            frozenset(support)
-            for support in combinations(range(small.n_units), size)
-            if game_value(rows[:, support], free, strict) > CLEAR
-        ]
-        if found:
-            return found
-    return []
+    _, smallest = next(groupby(winning_supports(small), len))
+    return list(smallest)
 
 
 @cache

@@ -8,20 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_boost.budget import Budget
-from pine_boost.model.forest import Decision
-from pine_boost.proof.cpsat.solver import SolverSetting
-from pine_boost.proof.problem import build_problem
 from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound
-from tests.support.bruteforce import (
-    all_rows,
-    check_result,
-    minimum_columns,
-    only_the_solver,
-    score_levels,
-    small_problem,
-)
+from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem, with_bands
 from tests.support.forests import MANNERS, XGBOOST
-from tests.support.solver_settings import OTHERS
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
 
@@ -181,20 +170,11 @@ def test_a_larger_region_never_needs_fewer_trees(seed):
     assert sizes == sorted(sizes)
 
 
-def _bands(seed, cuts):
-    small = small_problem(seed, XGBOOST, score="chow-liu", leaf_grid=None, n_trees=6)
-    thresholds = tuple(float(1 / (1 + np.exp(-cut))) for cut in cuts)
-    decision = Decision(cuts, guard=1e-5, thresholds=thresholds)
-    forest = replace(small.problem.forest, decision=decision)
-    problem = build_problem(forest, small.problem.space, small.problem.region)
-    return replace(small, problem=problem)
-
-
 @pytest.mark.parametrize("cuts", [(-0.85,), (1.2,), (-0.7, 0.9), (-1.0, 0.05, 1.1)])
 def test_thresholds_and_score_bands(cuts):
     n_pruned = 0
     for seed in range(4):
-        small = _bands(seed, cuts)
+        small = with_bands(small_problem(seed, XGBOOST, leaf_grid=None), cuts)
         result = small.search()
         check_result(small, result)
         smallest = minimum_columns(small, all_rows(small))
@@ -228,49 +208,3 @@ def test_same_seed_same_result_for_any_number_of_jobs(n_outputs):
     assert _comparable(first) == _comparable(again) == _comparable(parallel)
     other = small.search(random_state=4)
     assert other.n_kept == first.n_kept  # both optimal
-
-
-@pytest.mark.parametrize("setting", [SolverSetting("linear", linearization_level=1), *OTHERS], ids=lambda s: s.name)
-def test_search_never_certifies_a_canary(setting, monkeypatch):
-    """The last input that distinguishes two supports lies exactly on the region's edge.
-
-    The optimum with that input is larger than without it, so a solver that misses it would
-    certify a smaller model; walks and climbs are switched off, so that only the solver can see it.
-    """
-    only_the_solver(monkeypatch, setting)
-    n_canaries = 0
-    for small, with_it in _canaries():
-        result = small.search()
-        check_result(small, result)
-        assert result.n_kept >= with_it
-        n_canaries += 1
-    assert n_canaries >= 3
-
-
-_CANARIES = []
-_KNOWN = (2, 6, 10, 12)  # the first seeds that have one; the others are tried if these have none
-
-
-def _canaries():
-    """Games whose minimum grows when tau takes in one more input; that input is the canary."""
-    if _CANARIES:
-        return _CANARIES
-    for seed in dict.fromkeys([*_KNOWN, *range(30)]):
-        small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_fit=3, n_trees=5)
-        problem = small.problem
-        values, counts = score_levels(small)
-        before = None
-        for tau, count in zip(values.tolist(), counts.tolist(), strict=True):
-            region = replace(problem.region, tau=int(tau))
-            inside = region.contains(small.everything)
-            current = replace(small, problem=replace(problem, region=region), inside=inside)
-            size = minimum_columns(current, all_rows(current))
-            if None not in (before, size) and count == 1 and size > before:
-                _CANARIES.append((current, size))
-                break
-            before = size
-            if len(_CANARIES) >= 4 or tau > values[len(values) // 3]:
-                break
-        if len(_CANARIES) >= 4:
-            break
-    return _CANARIES

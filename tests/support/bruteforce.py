@@ -7,10 +7,10 @@ to list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import pytest
 from scipy.optimize import linprog
 
 from pine_boost.budget import Budget, Effort, Step
-from pine_boost.model.forest import FloatArray, Forest, PrunedForest, spread, tree_units
+from pine_boost.model.forest import Decision, FloatArray, Forest, PrunedForest, spread, tree_units
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.rules import Tie
 from pine_boost.model.states import StateSpace
@@ -94,9 +94,8 @@ class Small:
 
 def all_states(space: StateSpace) -> States:
     """Every combination of states."""
-    n_states = [int(n) for n in space.n_states]
-    assert np.prod(n_states, dtype=float) <= MOST_STATES, "too many states to list"
-    return np.array(list(product(*(range(n) for n in n_states))), dtype=np.int32)
+    assert np.prod(space.n_states, dtype=float) <= MOST_STATES, "too many states to list"
+    return np.indices(space.n_states, dtype=np.int32).reshape(len(space.n_states), -1).T
 
 
 def exact_margins(forest: Forest, X: FloatArray, pruned: PrunedForest | None = None) -> list[list[Fraction]]:
@@ -211,6 +210,25 @@ def game_value(rows: FloatArray, free: FloatArray, strict: npt.NDArray[np.bool_]
     )
     assert result.success, result.message
     return float(-result.fun)
+
+
+def winning_supports(small: Small) -> Iterator[frozenset[int]]:
+    """Every set of columns whose weights keep all decided rows, the small ones first."""
+    rows, free, strict = game_rows(small, all_rows(small))
+    for size in range(1, small.n_units + 1):
+        for support in combinations(range(small.n_units), size):
+            value = game_value(rows[:, support], free, strict)
+            assert not NOTHING < value < CLEAR, "floats cannot tell: draw another problem"
+            if value > CLEAR:
+                yield frozenset(support)
+
+
+def with_bands(small: Small, cuts: tuple[float, ...]) -> Small:
+    """The same trees with score bands between these cuts."""
+    forest, space = small.problem.forest, small.problem.space
+    thresholds = tuple(float(1 / (1 + np.exp(-cut))) for cut in cuts)
+    forest = replace(forest, decision=Decision(cuts, forest.decision.tie, 1e-5, thresholds))
+    return replace(small, problem=build_problem(forest, space, small.problem.region))
 
 
 def lost_questions(small: Small, pruned: PrunedForest) -> npt.NDArray[np.bool_]:

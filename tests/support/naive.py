@@ -16,15 +16,14 @@ import numpy.typing as npt
 from pine_boost.model.forest import PrunedForest, spread
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.states import StateSpace
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables, ScoreTables
 from pine_boost.tables.schema import schema_of
+from tests.support.bruteforce import all_states
 from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.scores import fit_small
 
-MOST_ROWS = 50_000
 SCORES = (None, "chow-liu", "leaf-support", "isolation-forest")
 
 
@@ -36,13 +35,6 @@ class Case:
     rows: npt.NDArray[np.int64]
     nodes: npt.NDArray[np.int64]
     inside: npt.NDArray[np.bool_]
-
-
-def every_row(space: StateSpace) -> npt.NDArray[np.int64]:
-    """All combinations of states."""
-    n_states = tuple(int(n) for n in space.n_states)
-    assert np.prod(n_states, dtype=float) <= MOST_ROWS, f"{n_states} are too many states to list"
-    return np.indices(n_states).reshape(len(n_states), -1).T
 
 
 def in_region(region: RegionTables, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -122,7 +114,7 @@ def random_case(seed: int) -> Case:
     tables = compile_domain(None, space, schema_of(forest))
     if rng.random() < 0.4:
         tables = random_domain(rng, tables)
-    rows = every_row(space)
+    rows = all_states(space).astype(np.int64)
     if score is not None:
         possible = np.sort(total_score(score, rows))
         tau = int(possible[int(rng.uniform(0.05, 0.9) * (len(possible) - 1))])
