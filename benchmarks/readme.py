@@ -10,7 +10,7 @@ from benchmarks.frames import ANSWER_TIMES, Rows, answer_times, main_cells, text
 from benchmarks.ledger import commits_of
 from benchmarks.pages import Block, update_docs
 from benchmarks.runner import RESULTS, read_rows
-from benchmarks.size_tables import default_sizes, what_to_expect
+from benchmarks.size_tables import default_sizes, expected_in_short
 from benchmarks.tables import summary
 
 FILES = {
@@ -76,15 +76,14 @@ def _sources(results: Path) -> str:
 
 def expected(results: Path) -> str:
     """What README.md says: one table and where it comes from."""
-    table = what_to_expect(results, 1)
+    table = expected_in_short(results)
     if not table:
         return ""
     return (
-        f"{table}\n\nSpeed-up over the model's own `predict` (processor time of one thread; yours will differ), or the "
-        "share removed (trees for the 30-tree models, leaves for the 100-tree models). Medians over 12 data sets "
-        "unless stated, 5 seeds (proofs at 100 trees and speed: 1 seed), from `benchmarks/results` "
-        "(`python -m benchmarks.readme`). "
-        "[Every library](docs/limits.md#what-to-expect), [every comparison](docs/comparison.md)."
+        f"{table}\n\nHow many times as fast as the model's own `predict` (processor time of one thread), or the share "
+        "removed (trees of the 30-tree models, leaves of the others), on 12 public data sets. "
+        "[Every data set and library](docs/limits.md#what-to-expect), "
+        "[compared with the alternatives](docs/comparison.md)."
     )
 
 

@@ -6,6 +6,7 @@ A model that was refused or not proved counts as nothing removed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -84,13 +85,29 @@ def _in_short(rows: Rows, column: str) -> str:
     return f"{median(found):.1f} ({min(found):.1f} to {max(found):.1f})" if found else "-"
 
 
-def what_to_expect(folder: Path, n_libraries: int = len(LIBRARIES)) -> str:
+def what_to_expect(folder: Path) -> str:
     """One line per size and call: times as fast, or what was removed, median and range over data sets."""
+    header = ("model", "call", "median", "least", "most", "data sets with less than 5 % removed")
+    lines = _expected(folder, LIBRARIES[1:])
+    return markdown(header, lines) if lines else ""
+
+
+def expected_in_short(folder: Path) -> str:
+    """The same for the libraries that a newcomer looks for, without the names of the data sets."""
+    lines = []
+    for model, call, middle, *extremes, _ in _expected(folder, LIBRARIES[1:2]):
+        least, most = (extreme.partition(" (")[0] for extreme in extremes)
+        lines.append((model, call, middle, f"{least} to {most}"))
+    return markdown(("model", "call", "median", "range over the data sets"), lines) if lines else ""
+
+
+def _expected(folder: Path, libraries: Sequence[tuple[str, str, str]]) -> list[tuple[str, ...]]:
+    """Model, call, median, least, most, and how many data sets lost next to nothing."""
     small = where(read_rows(folder / "paper_leaf.csv"), depth=2, trees=30, objective="l0-leaf", alpha="0.1")
     proved, validated = where(read_proved(folder), fit="training"), read_rows(folder / "defaults.csv")
     lines = [*_speeds(folder)]
     lines += [("30 trees of depth 2, XGBoost", "`prune_booster`, alpha 0.1", *_spread(small, "pruning_rate"))]
-    for name, large, default in LIBRARIES[1 : n_libraries + 1]:
+    for name, large, default in libraries:
         size = f"100 trees, default settings of {name}"
         for indifference, words in (("0", ""), (AUTO, ', `indifference="auto"`')):
             rows = where(proved, model=large, indifference=indifference)
@@ -98,8 +115,7 @@ def what_to_expect(folder: Path, n_libraries: int = len(LIBRARIES)) -> str:
         tested = where(validated, model=default, target="0.99")  # the other data sets have too few rows for 99 %
         call = f"`compress_booster`, 99 %, the {len(texts(tested, 'dataset'))} data sets with enough rows"
         lines.append((size, call, *_spread(tested, "leaves_gone")))
-    header = ("model", "call", "median", "least", "most", "data sets with less than 5 % removed")
-    return markdown(header, [line for line in lines if line[2]]) if any(line[2] for line in lines) else ""
+    return [line for line in lines if line[2]]
 
 
 def _spread(rows: Rows, column: str) -> tuple[str, str, str, str]:
