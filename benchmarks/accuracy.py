@@ -72,8 +72,8 @@ class Ensemble:
     """A model over the leaves of its trees, and the rows of a split."""
 
     def __init__(self, cell: Cell) -> None:
-        from pine_boost.compression.shape import original_shape
         from pine_boost.model.routing import route
+        from pine_boost.model.shape import original_shape
         from pine_boost.model.states import build_space
         from pine_boost.model.trimming import forest_subtrees
         from pine_boost.parsers import read_model
@@ -94,7 +94,7 @@ class Ensemble:
 
     def accuracy(self, shape: Any, part: str) -> float:
         """Accuracy of a shape on the validation or test rows."""
-        from pine_boost.compression.shape import margins
+        from pine_boost.model.shape import margins
 
         leaves, y = (self.val, self.parts.y_cal) if part == "val" else (self.test, self.parts.y_test)
         return float(np.mean(self.forest.decision.classes(margins(shape, self.forest, leaves)) == y))
@@ -154,7 +154,7 @@ def _cut_at(ensemble: Ensemble, level: int) -> npt.NDArray[np.int64]:
 
 def by_depths(ensemble: Ensemble) -> Any:
     """ForestPrune-style: each tree at a depth of its own, the squared distance to the original's sums plus a price."""
-    from pine_boost.compression.shape import Shape
+    from pine_boost.model.shape import Shape
 
     leaves, original, subtrees = ensemble.fit[:_ROWS], ensemble.original, ensemble.subtrees
     n_levels = len(subtrees.levels)
@@ -194,7 +194,7 @@ def by_depths(ensemble: Ensemble) -> Any:
 
 def by_levels(ensemble: Ensemble) -> Any:
     """LOP-style: level by level, the strongest L1 penalty that keeps the accuracy; two classes only."""
-    from pine_boost.compression.shape import Shape
+    from pine_boost.model.shape import Shape
 
     forest, subtrees, original = ensemble.forest, ensemble.subtrees, ensemble.original
     if forest.n_outputs > 2:

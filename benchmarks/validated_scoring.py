@@ -39,8 +39,8 @@ def plain_work(parsed: Any, X_fit: Any, X_val: Any, fresh: Any, fidelity: float)
     from pine_boost.budget import Budget
     from pine_boost.compression.path import set_up
     from pine_boost.compression.reading import read_tables
-    from pine_boost.compression.shape import GONE, Shape, margins
     from pine_boost.model.flatten import flatten
+    from pine_boost.model.shape import GONE, Shape, margins
     from pine_boost.options import AccelerateOptions
     from pine_boost.scoring.native_sum import native_sum
     from pine_boost.scoring.validated_exits import Stages, build_stages, fit_odds, validate_exits

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from pine_boost.certificate.claims import margins_claim
-from pine_boost.compression.shape import LosslessPart
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export_trimmed
 from pine_boost.model.exact import folding_band, largest_leaf
@@ -23,7 +22,7 @@ from pine_boost.model.reach import Reach, Shrunk, find_reach, shrink
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.synthetic_rows import edge_values
-from pine_boost.model.trimming import Trimming, trim, trimmed_forest
+from pine_boost.model.trimming import Trimming, trim
 from pine_boost.native.figures import SIZES, SideBySide, side_by_side
 from pine_boost.native.predict import original_bytes
 from pine_boost.notebooks import displayed
@@ -182,14 +181,12 @@ def _simplified(model: Model, fold_constants: bool) -> SimplifyResult:
     return _result(model, written, simplified, plan, bound if not exact else None)
 
 
-def lossless_part(model: Model) -> LosslessPart:
-    """What is left of a model's forest without the parts that no input can tell from the rest."""
-    forest = model.forest
-    if not _predicts_otherwise(model):
-        plan = make_plan(model, find_reach(forest), fold_constants=False)
-        if plan.exact and len(plan.trimming.node) < forest.n_nodes:
-            return LosslessPart(forest, trimmed_forest(forest, plan.trimming), plan.trimming, plan.shrunk.instead)
-    return LosslessPart(forest, forest)
+def lossless_part(model: Model) -> Trimming | None:
+    """What is left of a model's forest without the parts that no input can tell from the rest; None if that is all."""
+    if _predicts_otherwise(model):
+        return None
+    plan = make_plan(model, find_reach(model.forest), fold_constants=False)
+    return plan.trimming if plan.exact and len(plan.trimming.node) < model.forest.n_nodes else None
 
 
 def _predicts_otherwise(model: Model) -> bool:

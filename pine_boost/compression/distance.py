@@ -22,12 +22,12 @@ from pine_boost.certificate.tree_matching import require_same_reading, same_spli
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import count_beyond, native_probabilities
 from pine_boost.compression.path import Task
-from pine_boost.compression.shape import Shape, margins
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model import exact
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.shape import Shape, margins
 from pine_boost.proof.problem import questions_of
 from pine_boost.region.scores.fit_score import fit_score
 from pine_boost.tables.rows import AnyRows

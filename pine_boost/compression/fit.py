@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path_rows import Points
-from pine_boost.compression.shape import Shape, margins, shares_adding_up
 from pine_boost.kernels.leaf_tables import SignedMatrix
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
 from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.links import probabilities_of
+from pine_boost.model.shape import GONE, Shape, margins, numbers
 from pine_boost.model.trimming import Subtrees
 
 _RIVALS = 2
@@ -69,9 +69,8 @@ class Equations:
 
     def matrix(self, shape: Shape, rows: Int32Array) -> tuple[SignedMatrix, IntArray]:
         """Some equations over the present leaves, and each original leaf's number among them, -1 if it was dropped."""
-        begins, n_outputs = shape.begins, len(shape.intercept)
-        number = np.where(shape.owner >= 0, np.cumsum(begins) - 1, -1)
-        n_values = int(np.count_nonzero(begins)) * self.width
+        number, n_outputs = numbers(shape.owner), len(shape.intercept)
+        n_values = shape.n_leaves * self.width
         own = number[:, None] * self.width + np.arange(self.width)
         column = np.concatenate([own.ravel(), n_values + np.arange(n_outputs)]).astype(np.int32)
         return self.over_leaves.renumbered(column, n_values + n_outputs, rows), number
@@ -270,7 +269,7 @@ def rescale(goal: Goal, subtrees: Subtrees, points: Points, shape: Shape) -> Sha
     Only where classes alone are kept, and one cut or the largest output decides.
     """
     forest = goal.forest
-    shape = shares_adding_up(forest, subtrees, shape)
+    shape = _shares_adding_up(forest, subtrees, shape)
     if not goal.keeps_class or goal.tolerance is not None or (forest.n_outputs == 1 and len(forest.decision.cuts) > 1):
         return shape
     level = 0.0 if forest.free_intercept else forest.n_trees / forest.n_outputs
@@ -288,3 +287,16 @@ def rescale(goal: Goal, subtrees: Subtrees, points: Points, shape: Shape) -> Sha
         return shape
     intercept = centre + factor * (shape.intercept - centre)
     return replace(shape, value=factor * shape.value, intercept=np.asarray(intercept))
+
+
+def _shares_adding_up(forest: Forest, subtrees: Subtrees, shape: Shape) -> Shape:
+    """Class shares of an average add up to one per tree again; a constant for all classes decides nothing."""
+    if forest.free_intercept or forest.n_outputs == 1:
+        return shape
+    stays = shape.owner != GONE
+    level = (1.0 - shape.value.sum(axis=1, keepdims=True)) / forest.n_outputs
+    n_kept = len(np.unique(subtrees.leaf_tree[stays]))
+    missing = forest.n_trees - n_kept - shape.intercept.sum()
+    intercept = shape.intercept + missing / forest.n_outputs
+    value = np.where(stays[:, None], shape.value + level, 0.0)
+    return replace(shape, value=value, intercept=intercept)

@@ -17,12 +17,12 @@ from pine_boost.compression.fit import Equations, Intervals, build_equations, fi
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path_rows import Sample, draw_rows
 from pine_boost.compression.record import LEAVES, TREES, WORK
-from pine_boost.compression.shape import GONE, LosslessPart, Shape, margins, original_shape, slice_shape
-from pine_boost.model.forest import FloatArray, Forest, Int32Array, Model
+from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray, Model
 from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.shape import GONE, Shape, margins, original_shape, slice_shape
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.model.synthetic_rows import TREE_WORK
-from pine_boost.model.trimming import Subtrees, forest_subtrees
+from pine_boost.model.trimming import Subtrees, Trimming, forest_subtrees, trimmed_forest
 from pine_boost.tables.rows import AnyRows
 
 _N_SLICES = 40
@@ -54,14 +54,14 @@ class Cost:
     subtrees : Subtrees
     reach : float64 (n_leaves,)
         Share of the rows that end in each original leaf.
-    depth : float64 (n_nodes,)
+    depth : int64 (n_nodes,)
         Splits above each node.
     """
 
     minimize: str
     subtrees: Subtrees
     reach: FloatArray
-    depth: FloatArray
+    depth: IntArray
 
     @property
     def per_tree(self) -> float:
@@ -91,24 +91,21 @@ class Cost:
         return float(self.of_leaves(shape).sum()) + self.per_tree * n_trees
 
 
-def build_cost(minimize: str, forest: Forest, subtrees: Subtrees, leaves: Int32Array) -> Cost:
+def build_cost(minimize: str, subtrees: Subtrees, leaves: Int32Array) -> Cost:
     """The cost as rows meet it; ``leaves`` holds the leaf of each row in each tree."""
-    depth = np.zeros(forest.n_nodes)
-    for number, level in enumerate(subtrees.levels):
-        depth[level] = number
     reach = np.bincount(leaves.ravel(), minlength=len(subtrees.leaf_node)) / max(1, len(leaves))
-    return Cost(minimize, subtrees, reach, depth)
+    return Cost(minimize, subtrees, reach, subtrees.depth)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """What is compressed: the model, its forest over states, what must be kept and saved, and rows to fit to.
 
-    The goal's forest is that of ``lossless``, the part of ``parsed`` that inputs can tell apart, or all of it.
+    The goal's forest is that of ``parsed``, or only ``lossless``: the part of it that inputs can tell apart.
     """
 
     parsed: Model
-    lossless: LosslessPart
+    lossless: Trimming | None
     goal: Goal
     space: StateSpace
     trees: StateTrees
@@ -135,17 +132,16 @@ def set_up(
     budget: Budget,
     *,
     tolerance: float | None = None,
-    lossless: LosslessPart | None = None,
+    lossless: Trimming | None = None,
 ) -> Task:
     """Draw the rows; X_fit may be larger than memory, only a sample of it is used."""
-    lossless = lossless or LosslessPart(parsed.forest, parsed.forest)
-    goal = Goal(lossless.forest, tolerance)
+    goal = Goal(parsed.forest if lossless is None else trimmed_forest(parsed.forest, lossless), tolerance)
     space = build_space(goal.forest)
     trees = route(goal.forest, space)
     subtrees = forest_subtrees(goal.forest)
     original = original_shape(goal.forest, subtrees)
     sample = draw_rows(goal, space, trees, original, fit, seed, budget)
-    cost = build_cost(minimize, goal.forest, subtrees, sample.fit_leaves)
+    cost = build_cost(minimize, subtrees, sample.fit_leaves)
     return Task(parsed, lossless, goal, space, trees, subtrees, original, sample, cost)
 
 

@@ -16,9 +16,9 @@ from scipy import sparse
 
 from pine_boost.budget import Budget
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.shape import Shape, margins
 from pine_boost.model.forest import FloatArray, Int32Array, IntArray
 from pine_boost.model.routing import StateTrees
+from pine_boost.model.shape import Shape, margins
 from pine_boost.model.states import StateSpace
 from pine_boost.tables.rows import AnyRows
 

@@ -21,10 +21,11 @@ from pine_boost.compression.goal import NO_COUNTS, Loss
 from pine_boost.compression.path import Candidate, Task
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import TestedSize
-from pine_boost.compression.shape import Shape, to_pruned
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import BoolArray, FloatArray, Model, PrunedForest
+from pine_boost.model.shape import Shape, to_pruned
+from pine_boost.model.trimming import untrimmed
 from pine_boost.native.predict import CHUNK_CELLS
 from pine_boost.parsers import read_model
 
@@ -245,5 +246,7 @@ def validate(
 
 def write(task: Task, candidate: Candidate) -> Written:
     """Export a candidate as a native model."""
-    pruned = task.lossless.restore(to_pruned(task.goal.forest, task.subtrees, candidate.shape))
+    pruned = to_pruned(task.goal.forest, task.subtrees, candidate.shape)
+    if task.lossless is not None:
+        pruned = untrimmed(pruned, task.parsed.forest, task.lossless)
     return Written(task.parsed, export(task.parsed, pruned), candidate.shape, pruned)

@@ -311,12 +311,16 @@ def count_units(forest: Forest, unit: str) -> int:
     return forest.n_leaves if unit == "leaf" else int(tree_units(forest, unit).max()) + 1
 
 
-def spread(forest: Forest, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Spread width-1 leaf values over the outputs of their trees, (n_nodes, n_outputs)."""
+def spread(forest: Forest, value: npt.NDArray[Any], tree: IntArray | None = None) -> npt.NDArray[Any]:
+    """Spread width-1 leaf values over the outputs of their trees, (n_values, n_outputs).
+
+    ``tree`` is the tree of each value; by default there is one value per node.
+    """
     if value.shape[1] == forest.n_outputs:
         return value
-    spread_value = np.zeros((forest.n_nodes, forest.n_outputs), dtype=value.dtype)
-    spread_value[np.arange(forest.n_nodes), forest.tree_output[forest.node_tree]] = value[:, 0]
+    spread_value = np.zeros((len(value), forest.n_outputs), dtype=value.dtype)
+    output = forest.tree_output[forest.node_tree if tree is None else tree]
+    spread_value[np.arange(len(value)), output] = value[:, 0]
     return spread_value
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.exact import MAX_GRID, PRECISION, integer_scale, largest_leaf
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.exact import MAX_GRID, PRECISION, integer_scale, to_units
+from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest, spread
 
 
 def fold_intercept(
@@ -53,15 +53,21 @@ def fold_intercept(
 
 
 def native_grid(
-    forest: Forest, value: FloatArray, left_over: FloatArray, *, spare_bits: int, finest: int | None = None
+    forest: Forest,
+    leaf_tree: npt.NDArray[Any],
+    leaf_value: FloatArray,
+    left_over: FloatArray,
+    *,
+    spare_bits: int,
+    finest: int | None = None,
 ) -> int:
     """The finest grid on which every native sum of leaf values is exact.
 
     Parameters
     ----------
     forest : Forest
-    value : float64 (n_nodes, width)
-        Leaf values over the nodes of ``forest``, 0 where there is no leaf.
+    leaf_tree : int64 (n_leaves,)
+    leaf_value : float64 (n_leaves, width)
     left_over : float64 (n_outputs,)
         What `fold_intercept` could not fold.
     spare_bits : int
@@ -70,6 +76,26 @@ def native_grid(
     finest : int, optional
         Upper limit of the grid; by default `exact.MAX_GRID` of the native float type.
     """
-    total = float((largest_leaf(forest, value).sum(axis=0) + np.abs(left_over)).max())
+    largest = np.zeros((forest.n_trees, forest.n_outputs))
+    np.maximum.at(largest, leaf_tree, np.abs(spread(forest, leaf_value, leaf_tree)))
+    total = float((largest.sum(axis=0) + np.abs(left_over)).max())
     native = integer_scale(total, 2 ** (PRECISION[forest.arithmetic] - spare_bits))
     return min(native, MAX_GRID[forest.arithmetic] if finest is None else finest)
+
+
+def written_on_grid(
+    forest: Forest,
+    leaf_node: IntArray,
+    leaf_value: FloatArray,
+    left_over: FloatArray,
+    kept: IntArray,
+    weights: FloatArray,
+    grid: int,
+) -> PrunedForest:
+    """The model with leaf values in units of ``2**-grid``; ``leaf_node`` are the nodes of the leaves.
+
+    A weight so small that all its leaves round to the same constant is still a kept tree.
+    """
+    value_int = np.zeros(forest.value.shape, dtype=np.int64)
+    value_int[leaf_node] = to_units(leaf_value, grid)
+    return PrunedForest(forest, kept, value_int, grid, to_units(left_over, grid), weights)

@@ -53,10 +53,7 @@ def work_of(
     forest, where it is known.
     """
     subtrees = forest_subtrees(forest)
-    depth = np.zeros(forest.n_nodes)
-    for number, level in enumerate(subtrees.levels):
-        depth[level] = number
-    work = TREE_WORK + depth[subtrees.leaf_node][leaves(flat or flatten(forest), rows)]
+    work = TREE_WORK + subtrees.depth[subtrees.leaf_node][leaves(flat or flatten(forest), rows)]
     if order is not None and met is not None:
         work = np.where(np.arange(len(order)) < met[:, None], work[:, order], 0.0)
     return float(work.sum(axis=1).mean())

@@ -39,6 +39,9 @@ class Trimming:
         Distance from the root.
     category_kept : bool, or None for all
         Over the entries of ``Forest.category``: False if a code is removed from its set.
+    instead : int64 (n_nodes,) or None
+        The node of the original that replaces each node and everything below it: the node itself, or a
+        descendant that moved up because the rest of the subtree is gone.
     """
 
     kept: IntArray
@@ -49,6 +52,7 @@ class Trimming:
     right: IntArray
     depth: IntArray
     category_kept: BoolArray | None = None
+    instead: IntArray | None = None
 
     @property
     def is_leaf(self) -> BoolArray:
@@ -99,8 +103,7 @@ def trim(
     is_leaf : bool (n_nodes,), optional
         Nodes that become leaves; the original's leaves stay leaves.
     instead : int64 (n_nodes,), optional
-        The node that replaces a node and everything below it: the node itself, or a
-        descendant that moves up because the rest of the subtree is gone.
+        See `Trimming`.
     value_node : int64 (n_nodes,), optional
         The node from which a new leaf takes its value; itself by default.
     category_kept : bool, optional
@@ -137,6 +140,7 @@ def trim(
         right=np.where(is_end, -1, position[right[node]]),
         depth=depth[order],
         category_kept=category_kept,
+        instead=instead,
     )
 
 
@@ -144,7 +148,7 @@ def trim_pruned(pruned: PrunedForest) -> Trimming:
     """Return the trimming of a PrunedForest; raise if its values contradict its leaves."""
     trimming = trim(pruned.forest, pruned.kept, pruned.is_leaf, instead=pruned.instead)
     if pruned.is_leaf is not None:
-        owner = leaf_above(pruned.forest, trimming, pruned.instead)
+        owner = leaf_above(pruned.forest, trimming)
         ends = np.flatnonzero((owner >= 0) & (pruned.forest.kind == SplitKind.LEAF))
         if np.any(pruned.value_int[ends] != pruned.value_int[owner[ends]]):
             raise InvalidInputError(
@@ -154,14 +158,14 @@ def trim_pruned(pruned: PrunedForest) -> Trimming:
     return trimming
 
 
-def untrimmed(pruned: PrunedForest, original: Forest, trimming: Trimming, instead: IntArray | None) -> PrunedForest:
+def untrimmed(pruned: PrunedForest, original: Forest, trimming: Trimming) -> PrunedForest:
     """Return a pruned model of the remaining nodes as one of the original, which an exporter can write."""
     remaining = trim_pruned(pruned)
     ours = remaining.node[remaining.is_leaf]
     leaves = trimming.node[ours]
     value = np.zeros((original.n_nodes, pruned.value_int.shape[1]), dtype=np.int64)
     value[leaves] = pruned.value_int[ours]
-    pass_down(original, leaves, value, instead)
+    pass_down(original, leaves, value, trimming.instead)
     is_leaf = original.kind == SplitKind.LEAF
     is_leaf[leaves] = True
     weights = np.zeros(original.n_trees)
@@ -173,7 +177,7 @@ def untrimmed(pruned: PrunedForest, original: Forest, trimming: Trimming, instea
         value_int=value,
         weights=weights,
         is_leaf=is_leaf,
-        instead=instead,
+        instead=trimming.instead,
     )
 
 
@@ -254,12 +258,12 @@ def by_level(
     return np.concatenate(nodes), np.concatenate(trees), np.concatenate(depths)
 
 
-def leaf_above(forest: Forest, trimming: Trimming, instead: IntArray | None) -> IntArray:
+def leaf_above(forest: Forest, trimming: Trimming) -> IntArray:
     """Return the remaining leaf at or above each node of the original; -1 for nodes above the leaves."""
     owner = np.full(forest.n_nodes, -1)
     leaves = trimming.node[trimming.is_leaf]
     owner[leaves] = leaves
-    pass_down(forest, leaves, owner, instead)
+    pass_down(forest, leaves, owner, trimming.instead)
     return owner
 
 
@@ -292,6 +296,14 @@ class Subtrees:
     def leaf_tree(self) -> IntArray:
         """The tree of each leaf."""
         return np.repeat(np.arange(len(self.leaf_offset) - 1), np.diff(self.leaf_offset))
+
+    @property
+    def depth(self) -> IntArray:
+        """The number of splits above each node."""
+        depth = np.zeros(len(self.parent), dtype=np.int64)
+        for number, level in enumerate(self.levels):
+            depth[level] = number
+        return depth
 
     @property
     def inner(self) -> IntArray:

@@ -48,12 +48,8 @@ def isolation_tables(trees: StateTrees, visits: IntArray, space: StateSpace) -> 
     need not equal scikit-learn's ``score_samples``. A categorical feature is split by the number of its
     state; missing values go to the side that scikit-learn chose for them.
     """
-    depth = np.zeros(trees.n_leaves)
     subtrees = find_subtrees(trees.root, trees.leaf_of_node >= 0, trees.left, trees.right)
-    for number, nodes in enumerate(subtrees.levels):
-        leaves = trees.leaf_of_node[nodes]
-        depth[leaves[leaves >= 0]] = number
-    path = depth + average_path_length(visits)
+    path = subtrees.depth[subtrees.leaf_node] + average_path_length(visits)
     cost = -np.rint(path * SCORE_SCALE / trees.n_trees).astype(np.int64)
     return score_of_leaves(space, TreeCost(trees, cost, of_model=False), SCORE_SCALE)
 

@@ -23,10 +23,10 @@ from pine_boost.compression.fixed_sequence import Target, Tested, allowed, lower
 from pine_boost.compression.path import Pace, Task, set_up, walk
 from pine_boost.compression.reading import Tables, find_segments, read_tables
 from pine_boost.compression.record import TREES, rows_digest
-from pine_boost.compression.shape import GONE, Shape, margins
 from pine_boost.compression.validation import choose
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray, Model
+from pine_boost.model.shape import GONE, Shape, margins
 from pine_boost.native.predict import CHUNK_CELLS, load_native
 from pine_boost.options import AccelerateOptions
 from pine_boost.progress import say, shown

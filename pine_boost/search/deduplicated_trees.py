@@ -28,8 +28,6 @@ class DeduplicatedTrees:
 
     Attributes
     ----------
-    instead : int64 (n_nodes,)
-        The node in the place of each node of the original.
     trimming : Trimming
         For each node of ``forest`` the original's; every tree remains.
     forest : Forest
@@ -37,7 +35,6 @@ class DeduplicatedTrees:
         The trees, masks and leaf nodes of ``forest``, as a Problem has them.
     """
 
-    instead: IntArray
     trimming: Trimming
     forest: Forest
     routed: dict[str, Any]
@@ -63,7 +60,7 @@ class DeduplicatedTrees:
 
     def _copies(self, original: Forest) -> IntArray:
         """How many leaves of the original are at or below each leaf."""
-        above = leaf_above(original, self.trimming, self.instead)
+        above = leaf_above(original, self.trimming)
         above = above[(original.kind == SplitKind.LEAF) & (above >= 0)]
         return np.bincount(above, minlength=original.n_nodes)[self.trimming.node[self.leaf_node]]
 
@@ -75,8 +72,7 @@ class DeduplicatedTrees:
         """
         found = replace(found, remaining=self.trimming)
         if found.pruned is not None:
-            pruned = untrimmed(found.pruned, problem.forest, self.trimming, self.instead)
-            found = replace(found, pruned=pruned)
+            found = replace(found, pruned=untrimmed(found.pruned, problem.forest, self.trimming))
         if found.fit is not None:
             leaf = self.trimming.value_node[self.leaf_node]
             leaves = problem.trees.leaf_of_node[leaf][found.fit.leaves]
@@ -104,7 +100,7 @@ def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
     if len(trimming.node) == forest.n_nodes:
         return None
     lean = trimmed_forest(forest, trimming)
-    return DeduplicatedTrees(shrunk.instead, trimming, lean, routed(lean, problem.space))
+    return DeduplicatedTrees(trimming, lean, routed(lean, problem.space))
 
 
 def _with_roots(forest: Forest, alive: npt.NDArray[np.bool_], shrunk: Shrunk) -> Shrunk:

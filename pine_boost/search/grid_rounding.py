@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from pine_boost.kernels.leaf_tables import sum_leaves
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
-from pine_boost.model.grid import fold_intercept, native_grid
+from pine_boost.model.grid import fold_intercept, native_grid, written_on_grid
 from pine_boost.model.links import Output, output_of, probabilities_of
-from pine_boost.model.rules import SplitKind
-from pine_boost.proof.problem import Problem, leaf_sums
+from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import DistinctFitRows
 from pine_boost.search.lp import Weights
 from pine_boost.search.lp_columns import Columns, in_order
@@ -36,7 +36,7 @@ def to_grid(
     multiple of the original's. Each output's intercept is added to all leaves of its first kept tree.
     ``scale`` multiplies all weights; by default it is `native_scale`.
     """
-    forest = problem.forest
+    forest, leaf_tree = problem.forest, problem.trees.leaf_tree
     is_by_leaf = columns.leaf_column is not None
     kept = np.flatnonzero(columns.units_of(weights.weights)[columns.tree_unit])
     found = constants(problem, weights)
@@ -44,12 +44,12 @@ def to_grid(
         return None
     is_free = scale is None and found[0] is None
     scale = scale or _scale_of(problem, columns, weights, found, fit)
-    cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    value, intercept = _node_values(problem, columns, weights, scale), scale * found[1]
+    cut = forest.decision.cuts[0] if forest.n_outputs == 1 and forest.free_intercept else 0.0
+    value, intercept = _leaf_values(problem, columns, weights, scale), scale * found[1]
     if output_of(forest) is Output.SEPARATE and problem.strict.all():
         # a constant for all classes changes no class, but moves one-vs-rest probabilities
         intercept = intercept + level(_margins(problem, value, intercept, fit), fit)
-    left_over = _fold_intercept(problem, value, intercept + cut, kept)
+    left_over = fold_intercept(forest, leaf_tree, value, intercept + cut, kept)
     grid = _choose_grid(problem, value, left_over)
     if grid < 0:  # certificates have no grid below 0; a free scale can be smaller
         return to_grid(problem, columns, weights, fit, scale=scale * 2.0**grid) if is_free else None
@@ -62,12 +62,11 @@ def to_grid(
             # leaves are multiples of 2**-scale here: weights in multiples of this stay on the grid
             tree_weight, intercept = _keep_ratios(tree_weight, intercept, 2.0 ** (problem.scale - grid))
             value = _weighted_leaves(problem, tree_weight)
-            left_over = _fold_intercept(problem, value, intercept + cut, kept)
-    # A weight so small that all its leaves round to the same constant is still a kept tree.
-    value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
+            left_over = fold_intercept(forest, leaf_tree, value, intercept + cut, kept)
+    pruned = written_on_grid(forest, problem.leaf_node, value, left_over, kept, tree_weight, grid)
     if is_by_leaf:
-        _put_in_order(problem, columns, value_int)
-    return PrunedForest(forest, kept, value_int, grid, intercept_int, tree_weight)
+        _put_in_order(problem, columns, pruned.value_int)
+    return pruned
 
 
 def constants(problem: Problem, weights: Weights) -> tuple[float | None, FloatArray] | None:
@@ -104,21 +103,10 @@ def _keep_ratios(tree_weight: FloatArray, intercept: FloatArray, finest: float) 
 
 
 def _weighted_leaves(problem: Problem, tree_weight: FloatArray) -> FloatArray:
-    forest = problem.forest
-    bias = (forest.tree_bias * (forest.value.shape[1] == 1))[forest.node_tree]
-    value: FloatArray = (forest.value - bias[:, None]) * tree_weight[forest.node_tree][:, None]
-    value[forest.kind != SplitKind.LEAF] = 0.0
-    return value
-
-
-def _fold_intercept(problem: Problem, value: FloatArray, intercept: FloatArray, kept: IntArray) -> FloatArray:
-    """Add each output's intercept to the leaves of its first kept tree; returns what has no tree."""
-    forest = problem.forest
-    if not forest.free_intercept:
-        return np.zeros(forest.n_outputs)
-    left_over = fold_intercept(forest, forest.node_tree, value, intercept, kept)
-    value[forest.kind != SplitKind.LEAF] = 0.0
-    return left_over
+    """Leaf values with weighted trees, without the bias of these, (n_leaves, width)."""
+    forest, leaf_tree = problem.forest, problem.trees.leaf_tree
+    bias = forest.tree_bias * (forest.value.shape[1] == 1)
+    return np.asarray((forest.value[problem.leaf_node] - bias[leaf_tree, None]) * tree_weight[leaf_tree, None])
 
 
 def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> int:
@@ -126,13 +114,11 @@ def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> 
 
     Half the range is left for the rounding of the leaves themselves (at most 1/2 a tree).
     """
-    forest = problem.forest
-    spread_value = np.abs(spread(forest, value))
-    if problem.copies is not None:  # rows of the original's leaves must be small enough, too
-        spread_value[problem.leaf_node] *= problem.copies[:, None]
-    row_sum = float(spread_value.sum(axis=0).max() + np.abs(left_over).max())
+    forest, leaf_tree = problem.forest, problem.trees.leaf_tree
+    copies = 1 if problem.copies is None else problem.copies[:, None]  # rows of the original's leaves count, too
+    row_sum = float((np.abs(spread(forest, value, leaf_tree)) * copies).sum(axis=0).max() + np.abs(left_over).max())
     row_sum *= 1 if forest.n_outputs == 1 else 2
-    return min(native_grid(forest, value, left_over, spare_bits=1), exact.integer_scale(row_sum))
+    return min(native_grid(forest, leaf_tree, value, left_over, spare_bits=1), exact.integer_scale(row_sum))
 
 
 def native_scale(problem: Problem, columns: Columns, weights: Weights, fit: DistinctFitRows) -> float | None:
@@ -151,7 +137,7 @@ def _scale_of(
         # votes: native probabilities are a mean, so weights of mean 1 keep their sum at 1
         tree_weight = columns.tree_weights(weights.weights)
         return float(np.count_nonzero(tree_weight) / tree_weight.sum())
-    value = _node_values(problem, columns, weights, 1.0)
+    value = _leaf_values(problem, columns, weights, 1.0)
     return closest_scale(problem, _margins(problem, value, intercept, fit), fit)
 
 
@@ -199,20 +185,18 @@ def _put_in_order(problem: Problem, columns: Columns, value_int: IntArray) -> No
     value_int[node, 0] = in_order(of_columns, columns.order)[column]
 
 
-def _node_values(problem: Problem, columns: Columns, weights: Weights, scale: float) -> FloatArray:
-    """Leaf values of a scaled solution over the nodes, (n_nodes, n_values)."""
+def _leaf_values(problem: Problem, columns: Columns, weights: Weights, scale: float) -> FloatArray:
+    """Leaf values of a scaled solution, (n_leaves, width)."""
     if columns.leaf_column is None:
         return _weighted_leaves(problem, columns.tree_weights(weights.weights) * scale)
-    value = np.zeros((problem.forest.n_nodes, 1))
-    own = columns.leaf_column >= 0
-    value[problem.leaf_node[own], 0] = scale * (weights.weights / columns.scale)[columns.leaf_column[own]]
-    return value
+    of_columns = np.append(scale * (weights.weights / columns.scale), 0.0)  # the last one is for no column
+    return np.asarray(of_columns[columns.leaf_column][:, None])
 
 
 def _margins(problem: Problem, value: FloatArray, intercept: FloatArray, fit: DistinctFitRows) -> FloatArray:
     """Margins on the distinct rows of X_fit, relative to the first cut."""
-    leaf_value = spread(problem.forest, value)[problem.leaf_node]
-    return np.asarray(leaf_sums(leaf_value, fit.leaves, problem.trees.leaf_offset) + intercept)
+    sums = sum_leaves(fit.leaves, value, problem.forest.tree_output, np.zeros(problem.forest.n_outputs))
+    return np.asarray(sums + intercept)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 from pine_boost.budget import Budget
 from pine_boost.model.exact import SAME_LEAVES
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, PrunedForest
-from pine_boost.model.rules import SplitKind
+from pine_boost.model.shape import begins, collapsed, numbers, owners
 from pine_boost.model.trimming import forest_subtrees, trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import Problem
@@ -51,11 +51,6 @@ class Splits:
     parent : int64 (n_splits,)
         Position of the split above, -1 at a root.
     is_root : bool (n_splits,)
-    first, last : int64 (n_splits,)
-        The leaves below a split are ``first:last``.
-    tree : int64 (n_splits,)
-    leaf_node : int64 (n_leaves,)
-    leaf_tree : int64 (n_leaves,)
     """
 
     def __init__(self, forest: Forest) -> None:
@@ -65,9 +60,6 @@ class Splits:
         position[node] = np.arange(len(node))
         self.parent: IntArray = position[self.subtrees.parent[node]]
         self.is_root: BoolArray = self.parent < 0
-        self.first, self.last = self.subtrees.first[node], self.subtrees.last[node]
-        self.tree = forest.node_tree[node]
-        self.leaf_node, self.leaf_tree = self.subtrees.leaf_node, self.subtrees.leaf_tree
 
     def size(self, kept: Kept) -> int:
         """Leaves of the trees that are left: one more than splits in every tree that has any."""
@@ -84,44 +76,26 @@ class Splits:
         """Largest minus smallest leaf value below every split."""
         return self.subtrees.ranges(values, self.node)
 
-    def groups(self, kept: Kept) -> IntArray:
-        """The merged leaf that each leaf of the original belongs to, -1 if its tree is dropped."""
-        group = np.arange(len(self.leaf_node))
-        for split in np.flatnonzero(~kept)[::-1]:
-            group[self.first[split] : self.last[split]] = self.first[split]
-        gone = np.ones(self.forest.n_trees, dtype=bool)
-        gone[self.tree[kept & self.is_root]] = False
-        group[gone[self.leaf_tree]] = -1
-        there = group >= 0
-        group[there] = np.unique(group[there], return_inverse=True)[1]
-        return group
+    def owners(self, kept: Kept) -> IntArray:
+        """The node at which the path to each leaf of the original ends, as in `model.shape`."""
+        stays = np.zeros(self.forest.n_nodes, dtype=bool)
+        stays[self.node[kept]] = True
+        return owners(self.subtrees, stays)
 
     def of_model(self, pruned: PrunedForest | None) -> Kept:
         """The splits that a model still has."""
         if pruned is None:
             return np.ones(len(self.node), dtype=bool)
         trimming = trim_pruned(pruned)
-        remaining = np.zeros(self.forest.n_nodes, dtype=bool)
-        remaining[trimming.node[~trimming.is_leaf]] = True
-        return np.asarray(remaining[self.node])
+        return np.isin(self.node, trimming.node[~trimming.is_leaf])
 
     def collapse(self, pruned: PrunedForest, kept: Kept) -> PrunedForest:
-        """The model with all other splits collapsed; the leaves below each of them agree already."""
-        value, is_leaf = pruned.value_int.copy(), np.zeros(self.forest.n_nodes, dtype=bool)
-        kept = self._without_twins(value[self.leaf_node, 0], kept)
-        gone = ~kept
-        # only the highest collapsed split becomes a leaf; what is below it is gone
-        highest = gone & (self.is_root | kept[self.parent])
-        value[self.node[highest]] = value[self.leaf_node[self.first[highest]]]
-        is_leaf[self.node[highest]] = True
-        is_leaf[self.forest.kind == SplitKind.LEAF] = True
-        dropped = np.setdiff1d(np.arange(self.forest.n_trees), pruned.kept)
-        value[np.isin(self.forest.node_tree, dropped)] = 0
-        return replace(pruned, value_int=value, is_leaf=is_leaf)
+        """The model with all other splits collapsed; the leaves below each of them agree already.
 
-    def _without_twins(self, value: npt.NDArray[Any], kept: Kept) -> Kept:
-        """Splits above different values; the root of a kept tree stays."""
-        return kept & ((self.ranges(value) > 0) | self.is_root)
+        Splits above equal values go, too, but not the root of a kept tree.
+        """
+        value = pruned.value_int[self.subtrees.leaf_node, 0]
+        return collapsed(pruned, self.subtrees, self.owners(kept & ((self.ranges(value) > 0) | self.is_root)))
 
     def spared(self, problem: Problem, seen: npt.NDArray[Any], value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Leaf values of a model in which unreached leaves take the value of their neighbours.
@@ -133,10 +107,10 @@ class Splits:
         alive = cheapest_leaves(region, problem.trees, problem.masks, region.allowed)
         alive[np.unique(seen)] = True
         value = value.copy()
-        for split in range(len(self.node) - 1, -1, -1):
-            below = slice(self.first[split], self.last[split])
+        for node in self.node[::-1]:
+            below = slice(self.subtrees.first[node], self.subtrees.last[node])
             own = value[below][alive[below]]
-            if 0 < len(own) < self.last[split] - self.first[split] and np.all(own == own[0]):
+            if 0 < len(own) < below.stop - below.start and np.all(own == own[0]):
                 value[below] = own[0]
         return value
 
@@ -158,14 +132,12 @@ class CollapsedTrees:
     """
 
     def __init__(self, columns: Columns, splits: Splits, kept: Kept) -> None:
-        self.kept, group = kept, splits.groups(kept)
-        own = np.flatnonzero(group >= 0)
-        n_groups = int(group.max()) + 1
-        self.merge = csr_matrix((np.ones(len(own)), (own, group[own])), shape=(len(group), n_groups))
-        tree = np.zeros(n_groups, dtype=np.int64)
-        tree[group[own]] = splits.leaf_tree[own]
-        order = renamed(columns.order, group)  # every leaf has a column of its own there
-        self.columns = replace(columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group, order=order)
+        self.kept, owner = kept, splits.owners(kept)
+        number, tree = numbers(owner), splits.subtrees.leaf_tree[begins(owner)]
+        own = np.flatnonzero(number >= 0)
+        self.merge = csr_matrix((np.ones(len(own)), (own, number[own])), shape=(len(number), len(tree)))
+        order = renamed(columns.order, number)  # every leaf has a column of its own there
+        self.columns = replace(columns, column_unit=tree, scale=np.ones(len(tree)), leaf_column=number, order=order)
         self.support: Support = np.bincount(tree, minlength=columns.n_units) > 0
         self.program = build_program(self.columns)
 
@@ -288,20 +260,20 @@ class RangeProgram:
 
     def __init__(self, rows: WeightProgram, splits: Splits) -> None:
         self._rows = rows
-        self.values: FloatArray = np.zeros(len(splits.leaf_node))
-        n_leaves, n_splits = len(splits.leaf_node), len(splits.node)
+        subtrees, forest = splits.subtrees, splits.forest
+        n_leaves, n_splits = len(subtrees.leaf_node), len(splits.node)
+        self.values: FloatArray = np.zeros(n_leaves)
         n_values = n_leaves + rows.n_free
         lower = np.full(n_values + 2 * n_splits, -math.inf)
         upper = -lower
-        first = np.unique(splits.leaf_tree, return_index=True)[1]
+        first = subtrees.leaf_offset[:-1]
         lower[first] = upper[first] = 0.0
         self.lp = LinearProgram(
             np.zeros(len(lower)), lower, upper, self, size=n_leaves, rows_per_pass=60, most_passes=100
         )
-        forest = splits.forest
         # the variables that hold the highest and the lowest value at or below a node
         high, low = np.zeros(forest.n_nodes, dtype=np.int64), np.zeros(forest.n_nodes, dtype=np.int64)
-        high[splits.leaf_node] = low[splits.leaf_node] = np.arange(n_leaves)
+        high[subtrees.leaf_node] = low[subtrees.leaf_node] = np.arange(n_leaves)
         high[splits.node] = n_values + np.arange(n_splits)
         low[splits.node] = high[splits.node] + n_splits
         self._range_rows = []

@@ -137,7 +137,8 @@ def _collapsed(triple, rng):
     kept = splits.of_model(pruned)
     gone = int(rng.choice(np.flatnonzero(splits.ends(kept) & ~splits.is_root)))
     kept[gone] = False
-    below = splits.leaf_node[splits.first[gone] : splits.last[gone]]
+    node, subtrees = splits.node[gone], splits.subtrees
+    below = subtrees.leaf_node[subtrees.first[node] : subtrees.last[node]]
     value = pruned.value_int.copy()
     sides = value[below, 0]
     value[below, 0] = rng.choice([sides[0], sides[-1], (sides[0] + sides[-1]) // 2])

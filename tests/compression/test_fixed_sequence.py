@@ -18,9 +18,9 @@ from pine_boost.compression.fixed_sequence import (
 )
 from pine_boost.compression.fixed_sequence import Tested as Counted
 from pine_boost.compression.path import Candidate
-from pine_boost.compression.shape import Shape
 from pine_boost.compression.validation import choose, thinned, undominated
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.shape import Shape
 
 
 @pytest.mark.parametrize("n_rows", [1, 20, 299, 5000])

@@ -9,7 +9,7 @@ from sklearn import ensemble
 from pine_boost.budget import Budget
 from pine_boost.compression.fit import best_shift, build_equations
 from pine_boost.compression.path import Pace, set_up, walk
-from pine_boost.compression.shape import margins
+from pine_boost.model.shape import margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows
 

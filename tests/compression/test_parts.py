@@ -10,10 +10,10 @@ from pine_boost.budget import Budget
 from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
 from pine_boost.compression.path import Pace, build_cost, collapse, set_up, slices, step_sizes, walk
 from pine_boost.compression.path_rows import Points, Sources, draw_between
-from pine_boost.compression.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
 from pine_boost.kernels.leaf_tables import SignedMatrix
 from pine_boost.model.routing import route
+from pine_boost.model.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
 from pine_boost.native.predict import predict_margins
@@ -151,7 +151,7 @@ def test_trees_of_one_leaf_go_first_and_change_no_margin():
     leaves = trees.leaves(space.states(X))
     weight = np.bincount(leaves.ravel(), minlength=trees.n_leaves).astype(float)
     for minimize in ("leaves", "trees", "work"):
-        cost = build_cost(minimize, forest, subtrees, leaves)
+        cost = build_cost(minimize, subtrees, leaves)
         n_constant_cost = n_constant * max(1.0, cost.per_tree)
         smaller = collapse(forest, cost, start, weight, cost.of(start) - n_constant_cost)
         assert cost.of(smaller) == pytest.approx(cost.of(start) - n_constant_cost)
@@ -168,7 +168,7 @@ def test_collapse_takes_the_cheapest_subtree():
     start = original_shape(forest, subtrees)
     weight = np.random.default_rng(0).random(trees.n_leaves) + 0.1
     no_rows = np.zeros((0, forest.n_trees), dtype=np.int32)
-    smaller = collapse(forest, build_cost("leaves", forest, subtrees, no_rows), start, weight, start.n_leaves - 1)
+    smaller = collapse(forest, build_cost("leaves", subtrees, no_rows), start, weight, start.n_leaves - 1)
 
     def loss(node):
         leaves = slice(subtrees.first[node], subtrees.last[node])
@@ -180,7 +180,7 @@ def test_collapse_takes_the_cheapest_subtree():
     n_below = subtrees.last[cheapest] - subtrees.first[cheapest]
     assert smaller.n_leaves == start.n_leaves - n_below + 1
     assert np.count_nonzero(smaller.owner == cheapest) == n_below
-    whole = collapse(forest, build_cost("trees", forest, subtrees, no_rows), start, weight, forest.n_trees - 1)
+    whole = collapse(forest, build_cost("trees", subtrees, no_rows), start, weight, forest.n_trees - 1)
     gone = whole.owner == GONE
     assert len(set(subtrees.leaf_tree[gone])) == 1  # one whole tree, nothing else
     assert np.array_equal(whole.owner[~gone], start.owner[~gone])

@@ -302,8 +302,9 @@ def test_every_margin_grows_by_the_intercept(n_kept, vector):
 @pytest.mark.parametrize("manner", MANNERS)
 def test_sums_on_the_grid_are_exact_and_no_finer_grid_has_the_spare_bits(manner):
     forest = random_forest(np.random.default_rng(1), 8, 3, 3, manner=manner)
+    subtrees = forest_subtrees(forest)
     value, left_over = 2.0**20 * forest.value, np.zeros(1)
-    grid = native_grid(forest, value, left_over, spare_bits=1)
+    grid = native_grid(forest, subtrees.leaf_tree, value[subtrees.leaf_node], left_over, spare_bits=1)
     largest = float(exact.largest_leaf(forest, value).sum())
     room = 2.0 ** (exact.PRECISION[manner.arithmetic] - 1)
     assert largest * 2.0**grid <= room
@@ -315,4 +316,6 @@ def test_sums_on_the_grid_are_exact_and_no_finer_grid_has_the_spare_bits(manner)
 def test_a_coarser_limit_holds():
     for manner in (XGBOOST, LIGHTGBM):
         forest = random_forest(np.random.default_rng(1), 2, 2, 3, manner=manner)
-        assert native_grid(forest, forest.value, np.zeros(1), spare_bits=3, finest=5) == 5
+        subtrees = forest_subtrees(forest)
+        value = forest.value[subtrees.leaf_node]
+        assert native_grid(forest, subtrees.leaf_tree, value, np.zeros(1), spare_bits=3, finest=5) == 5

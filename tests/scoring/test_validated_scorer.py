@@ -15,7 +15,7 @@ from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelE
 from pine_boost.budget import Budget
 from pine_boost.compression.fixed_sequence import allowed
 from pine_boost.compression.path import set_up
-from pine_boost.compression.shape import GONE, margins
+from pine_boost.model.shape import GONE, margins
 from pine_boost.native.predict import _LOADED
 from pine_boost.parsers import read_model
 from pine_boost.proof.exits import faults_of

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pine_boost.budget import Budget, Effort, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.shape import numbers
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search import collapsing, driver
 from pine_boost.search.constraints import Constraints
@@ -175,7 +176,7 @@ def test_leaves_below_a_split_are_those_that_its_states_reach():
                 below.add(at)
             else:
                 stack += [int(forest.left[at]), int(forest.right[at])]
-        own = splits.leaf_node[splits.first[split] : splits.last[split]]
+        own = splits.subtrees.leaf_node[splits.subtrees.first[node] : splits.subtrees.last[node]]
         assert below == set(own.tolist())
         if splits.parent[split] >= 0:
             above = splits.node[splits.parent[split]]
@@ -189,19 +190,19 @@ def test_sizes_groups_and_models_agree():
         small, splits = _splits(seed)
         forest = small.problem.forest
         kept = _random_kept(splits, random)
-        group = splits.groups(kept)
+        group, leaf_node = numbers(splits.owners(kept)), splits.subtrees.leaf_node
         assert len(np.unique(group[group >= 0])) == splits.size(kept)
         by_group = random.integers(-50, 50, group.max() + 1) * 100 + np.arange(group.max() + 1)
         value = np.zeros((forest.n_nodes, 1), dtype=np.int64)
         there = group >= 0
-        value[splits.leaf_node[there], 0] = by_group[group[there]]
-        trees = np.unique(splits.tree[kept])
+        value[leaf_node[there], 0] = by_group[group[there]]
+        trees = np.unique(forest.node_tree[splits.node[kept]])
         model = PrunedForest(forest, trees, value, 4, np.zeros(3, dtype=np.int64), np.ones(forest.n_trees))
         collapsed = splits.collapse(model, kept)
         assert leaf_count(collapsed) == splits.size(kept)
         assert np.array_equal(splits.of_model(collapsed), kept)
         assert set(splits.node[splits.ends(kept)]) <= set(trim_pruned(collapsed).node)
-        assert np.array_equal(collapsed.value_int[splits.leaf_node], model.value_int[splits.leaf_node])
+        assert np.array_equal(collapsed.value_int[leaf_node], model.value_int[leaf_node])
 
 
 def test_leaves_that_agree_are_twins_and_go():
@@ -224,7 +225,7 @@ def test_only_leaves_that_nobody_reaches_are_spared():
     for seed in range(6):
         small = small_problem(seed, MANNERS[seed % 4], n_trees=5, score="chow-liu", quantile=0.05)
         splits = Splits(small.problem.forest)
-        value = np.arange(len(splits.leaf_node))
+        value = np.arange(small.problem.trees.n_leaves)
         few = small.problem.trees.leaves(small.fit_states[:1])
         spared = splits.spared(small.problem, few, value)
         inside = all_rows(small)[small.problem.region.contains(all_rows(small))]
