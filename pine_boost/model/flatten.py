@@ -188,7 +188,7 @@ class _Columns:
             if tree_set[tree] < 0:
                 tree_set[tree] = number
             self.rank[node] = number - tree_set[tree]
-            sides = trees.goes_left(node, self.space.axes[trees.feature[node]].n_states)
+            sides = trees.goes_left(node)
             padded = np.zeros(-(-len(sides) // 64) * 64, dtype=np.uint8)
             padded[: len(sides)] = sides
             words.append(np.packbits(padded, bitorder="little").view(np.uint64))

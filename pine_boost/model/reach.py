@@ -100,7 +100,7 @@ def _walk(forest: Forest, space: StateSpace, everything: list[int], walked: IntA
     roots = forest.tree_offset[:-1][walked]
     # once for all: numpy asks the enum for attributes, which is slow and swallows Ctrl-C
     is_categorical = forest.kind == SplitKind.CATEGORICAL
-    for node, allowed in walk_states(route(forest, space), space.n_states, roots, everything):
+    for node, allowed in walk_states(route(forest, space), roots, everything):
         alive[node] = True
         if is_categorical[node]:
             feature = int(forest.feature[node])

@@ -22,6 +22,22 @@ MASK_BYTES_LIMIT = 2**30
 
 
 @dataclass(frozen=True, eq=False)
+class LeafMasks:
+    """The leaves of each tree that are still reachable, one bit per leaf.
+
+    ``mask[state_offset[j] + s, t]`` are the words of tree ``t`` when feature ``j`` is in state
+    ``s``; the AND over all features leaves exactly one bit.
+    """
+
+    mask: npt.NDArray[np.uint64]
+    state_offset: IntArray
+
+    def of(self, feature: int, states: IntArray) -> npt.NDArray[np.uint64]:
+        """The words of some states of a feature, (n_states, n_trees, n_words)."""
+        return np.asarray(self.mask[self.state_offset[feature] + states])
+
+
+@dataclass(frozen=True, eq=False)
 class StateTrees:
     """Trees whose splits are tables over states.
 
@@ -42,6 +58,8 @@ class StateTrees:
     leaf_offset : int64 (n_trees + 1,)
         Tree ``t`` owns the leaves ``leaf_offset[t]:leaf_offset[t + 1]``.
     depth : int
+    n_states : int64 (n_features,)
+        Number of states of each feature.
     """
 
     root: Int32Array
@@ -55,11 +73,40 @@ class StateTrees:
     leaf_of_node: Int32Array
     leaf_offset: IntArray
     depth: int
+    n_states: IntArray
 
     @property
     def n_trees(self) -> int:
         """Number of trees."""
         return len(self.root)
+
+    @cached_property
+    def masks(self) -> LeafMasks:
+        """The leaf masks; raises if they would not fit into a gigabyte.
+
+        A split takes the leaves on its right from every state that goes left, and those on its left from every other
+        state.
+        """
+        state_offset = np.concatenate([[0], np.cumsum(self.n_states)])
+        n_words = -(-int(np.diff(self.leaf_offset).max()) // 64)
+        _require_size(self.n_trees, int(state_offset[-1]), n_words)
+
+        def words(first: int, last: int) -> npt.NDArray[np.uint64]:
+            bits = (1 << last) - (1 << first)
+            return np.frombuffer(bits.to_bytes(8 * n_words, "little"), dtype="<u8").astype(np.uint64)
+
+        mask = np.empty((int(state_offset[-1]), self.n_trees, n_words), dtype=np.uint64)
+        mask[:] = np.stack([words(0, n_leaves) for n_leaves in np.diff(self.leaf_offset).tolist()])
+        subtrees = find_subtrees(self.root, self.leaf_of_node >= 0, self.left, self.right)
+        split = subtrees.inner
+        tree = np.searchsorted(self.root, split, side="right") - 1
+        ends = np.stack([subtrees.first[split], subtrees.last[self.left[split]], subtrees.last[split]], axis=1)
+        ends -= self.leaf_offset[tree][:, None]
+        for node, own, (first, middle, last) in zip(split.tolist(), tree.tolist(), ends.tolist(), strict=True):
+            is_left = self.goes_left(node)[:, None]
+            states = slice(state_offset[self.feature[node]], state_offset[self.feature[node] + 1])
+            mask[states, own] &= np.where(is_left, ~words(middle, last), ~words(first, middle))
+        return LeafMasks(mask, state_offset)
 
     @property
     def n_leaves(self) -> int:
@@ -104,8 +151,9 @@ class StateTrees:
         node["leaf"], node["special"] = self.leaf_of_node, self.special_offset - self.first_special
         return StateNodes(node, self.root, self.special_left, self.depth)
 
-    def goes_left(self, node: int, n_states: int) -> BoolArray:
+    def goes_left(self, node: int) -> BoolArray:
         """Return whether each state of the node's feature goes left."""
+        n_states = int(self.n_states[self.feature[node]])
         side: BoolArray = np.arange(n_states) <= self.rank[node]
         first = self.first_special[node]
         if first < n_states:
@@ -115,14 +163,14 @@ class StateTrees:
 
 
 def walk_states(
-    trees: StateTrees, n_states: IntArray, roots: npt.NDArray[Any], everything: Sequence[int] | None = None
+    trees: StateTrees, roots: npt.NDArray[Any], everything: Sequence[int] | None = None
 ) -> Iterator[tuple[int, dict[int, int]]]:
     """Yield every node below some roots that state rows reach, parents first, with the states that its path leaves.
 
     States are bit sets, by the features that the path splits on; ``everything`` are the states that rows may have.
     """
     if everything is None:
-        everything = [(1 << n) - 1 for n in n_states.tolist()]
+        everything = [(1 << n) - 1 for n in trees.n_states.tolist()]
     features, left, right = trees.feature.tolist(), trees.left.tolist(), trees.right.tolist()
     is_leaf = (trees.leaf_of_node >= 0).tolist()
     stack: list[tuple[int, dict[int, int]]] = [(root, {}) for root in roots.tolist()]
@@ -132,19 +180,10 @@ def walk_states(
         if is_leaf[node]:
             continue
         feature = features[node]
-        here, to_left = allowed.get(feature, everything[feature]), _left_states(trees, node, int(n_states[feature]))
+        here, to_left = allowed.get(feature, everything[feature]), to_bits(trees.goes_left(node))
         for child, states in ((left[node], here & to_left), (right[node], here & ~to_left)):
             if states:
                 stack.append((child, {**allowed, feature: states}))
-
-
-def _left_states(trees: StateTrees, node: int, n_states: int) -> int:
-    """Return a bit set: bit s is set if state s of the split's feature goes left."""
-    first, start = int(trees.first_special[node]), int(trees.special_offset[node])
-    bits = (1 << (int(trees.rank[node]) + 1)) - 1
-    if first < n_states:
-        bits |= to_bits(trees.special_left[start : start + n_states - first]) << first
-    return bits
 
 
 def to_bits(flags: BoolArray) -> int:
@@ -177,6 +216,7 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
         first_special=first_special,
         special_offset=special_offset,
         special_left=special_left,
+        n_states=space.n_states,
     )
 
 
@@ -199,6 +239,7 @@ def make_trees(
     first_special: npt.NDArray[Any],
     special_offset: npt.NDArray[Any],
     special_left: npt.NDArray[Any],
+    n_states: IntArray,
 ) -> StateTrees:
     """Build StateTrees from stacked nodes: number the leaves and make each point to itself.
 
@@ -217,6 +258,7 @@ def make_trees(
         leaf_of_node=np.where(is_leaf, subtrees.first, -1).astype(np.int32),
         leaf_offset=subtrees.leaf_offset,
         depth=len(subtrees.levels) - 1,
+        n_states=n_states,
     )
 
 
@@ -251,18 +293,6 @@ def _category_sides(forest: Forest, axis: Axis, nodes: IntArray) -> BoolArray:
     return sides
 
 
-@dataclass(frozen=True, eq=False)
-class LeafMasks:
-    """The leaves of each tree that are still reachable, one bit per leaf.
-
-    ``mask[state_offset[j] + s, t]`` are the words of tree ``t`` when feature ``j`` is in state
-    ``s``; the AND over all features leaves exactly one bit.
-    """
-
-    mask: npt.NDArray[np.uint64]
-    state_offset: IntArray
-
-
 def require_size(forest: Forest) -> None:
     """Raise if the leaf masks of a model would not fit into a gigabyte, judging by its shape alone."""
     numeric = forest.kind == SplitKind.NUMERIC
@@ -282,32 +312,3 @@ def _require_size(n_trees: int, n_states: int, n_words: int) -> None:
             f"The search tables of this model would take {n_bytes / 2**30:.1f} GiB ({size}); at "
             "most 1 GiB is accepted. Use fewer or shallower trees."
         )
-
-
-def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
-    """Build the masks; raise if they would not fit into a gigabyte.
-
-    A split takes the leaves on its right from every state that goes left, and those on its left from every other state.
-    """
-    n_states = space.n_states
-    state_offset = np.concatenate([[0], np.cumsum(n_states)])
-    n_words = -(-int(np.diff(trees.leaf_offset).max()) // 64)
-    _require_size(trees.n_trees, int(state_offset[-1]), n_words)
-
-    def words(first: int, last: int) -> npt.NDArray[np.uint64]:
-        bits = (1 << last) - (1 << first)
-        return np.frombuffer(bits.to_bytes(8 * n_words, "little"), dtype="<u8").astype(np.uint64)
-
-    mask = np.empty((int(state_offset[-1]), trees.n_trees, n_words), dtype=np.uint64)
-    mask[:] = np.stack([words(0, n_leaves) for n_leaves in np.diff(trees.leaf_offset).tolist()])
-    subtrees = find_subtrees(trees.root, trees.leaf_of_node >= 0, trees.left, trees.right)
-    split = subtrees.inner
-    tree = np.searchsorted(trees.root, split, side="right") - 1
-    ends = np.stack([subtrees.first[split], subtrees.last[trees.left[split]], subtrees.last[split]], axis=1)
-    ends -= trees.leaf_offset[tree][:, None]
-    for node, own, (first, middle, last) in zip(split.tolist(), tree.tolist(), ends.tolist(), strict=True):
-        feature = trees.feature[node]
-        is_left = trees.goes_left(node, int(n_states[feature]))[:, None]
-        states = slice(state_offset[feature], state_offset[feature + 1])
-        mask[states, own] &= np.where(is_left, ~words(middle, last), ~words(first, middle))
-    return LeafMasks(mask, state_offset)

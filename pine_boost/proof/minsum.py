@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pine_boost.model.exact import ABSENT
 from pine_boost.model.forest import IntArray
-from pine_boost.model.routing import LeafMasks, StateTrees
+from pine_boost.model.routing import StateTrees
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
 
 
@@ -133,7 +133,7 @@ def cheapest_pairs(region: RegionTables) -> list[IntArray] | None:
 
 
 def cheapest_leaves(
-    region: RegionTables, trees: StateTrees, masks: LeafMasks, allowed: Sequence[npt.NDArray[np.bool_]]
+    region: RegionTables, trees: StateTrees, allowed: Sequence[npt.NDArray[np.bool_]]
 ) -> npt.NDArray[np.bool_]:
     """Whether each leaf can be reached with a score of at most tau; True may be wrong, False never is."""
     affordable = np.ones(trees.n_leaves, dtype=bool)
@@ -154,8 +154,7 @@ def cheapest_leaves(
         present = np.zeros((trees.n_leaves, len(unary)), dtype=bool)
         for index in np.unique(bins[allowed[feature]]):
             states = np.flatnonzero(allowed[feature] & (bins == index))
-            words = masks.mask[masks.state_offset[feature] + states]
-            present[:, index] = leaf_flags(trees, np.bitwise_or.reduce(words, axis=0))
+            present[:, index] = leaf_flags(trees, np.bitwise_or.reduce(trees.masks.of(feature, states), axis=0))
         own.append(np.where(present, unary, ABSENT).astype(np.int64))
     _, _, total = _upward(score, rooted, own)
     return affordable & (total + _cheapest_leaf_sum(score) <= region.tau)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pine_boost.model import exact
 from pine_boost.model.digits import exactly
 from pine_boost.model.forest import BoolArray, Decision, Forest, IntArray, PrunedForest, spread
-from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks, route
+from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace
 from pine_boost.region.isolation_forest import enclosing
 from pine_boost.region.score_tables import RegionTables, coarsen
@@ -138,7 +138,7 @@ class Problem:
 
     Attributes
     ----------
-    forest, space, trees, masks, region
+    forest, space, trees, region
     leaf_node : int64 (n_leaves,)
         The node of each leaf.
     original_int : int64 (n_leaves, n_outputs)
@@ -168,7 +168,6 @@ class Problem:
     forest: Forest
     space: StateSpace
     trees: StateTrees
-    masks: LeafMasks
     region: RegionTables
     leaf_node: IntArray
     original_int: IntArray
@@ -322,9 +321,10 @@ def build_problem(forest: Forest, space: StateSpace, region: RegionTables, *, de
 def routed(forest: Forest, space: StateSpace) -> dict[str, Any]:
     """The fields of a Problem that only depend on its trees and states."""
     trees = route(forest, space)
+    _ = trees.masks  # raises here, before a search, if they would not fit
     is_leaf = np.flatnonzero(trees.leaf_of_node >= 0)
     leaf_node = is_leaf[np.argsort(trees.leaf_of_node[is_leaf])]
-    return {"trees": trees, "masks": leaf_masks(trees, space), "leaf_node": leaf_node}
+    return {"trees": trees, "leaf_node": leaf_node}
 
 
 def restated(problem: Problem, region: RegionTables, delta: float) -> Problem:
@@ -421,8 +421,6 @@ def enclosures(problem: Problem) -> list[Enclosure]:
     found = []
     for name, tables in enclosing(problem.region):
         space, region, kept = coarsen(problem.space, tables, problem.trees)
-        trees = route(problem.forest, space)
-        masks = leaf_masks(trees, space)
-        larger = replace(problem, space=space, region=region, trees=trees, masks=masks)
+        larger = replace(problem, space=space, region=region, trees=route(problem.forest, space))
         found.append(Enclosure(name, larger, kept))
     return found

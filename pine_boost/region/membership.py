@@ -129,7 +129,7 @@ def _merged(axis: Axis, tables: RegionTables, feature: int) -> tuple[Axis, IntAr
 
 def _one_leaf() -> StateTrees:
     none = np.zeros(1, dtype=np.int64)
-    splits = dict.fromkeys(("feature", "rank", "first_special", "special_offset", "special_left"), none)
+    splits = dict.fromkeys(("feature", "rank", "first_special", "special_offset", "special_left", "n_states"), none)
     return make_trees(none, none == 0, none, none, **splits)
 
 

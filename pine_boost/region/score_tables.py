@@ -251,7 +251,9 @@ def _coarse_trees(cost: TreeCost, kept: Sequence[IntArray], space: StateSpace) -
         # the last new state that begins at or below the old rank; its last old state is the rank
         rank[nodes] = np.searchsorted(starts, trees.rank[nodes], side="right") - 1
         first_special[nodes] = len(starts)
-    return TreeCost(replace(trees, rank=rank, first_special=first_special), cost.cost, cost.of_model)
+    n_states = np.array([len(own) for own in kept], dtype=np.int64)
+    coarse = replace(trees, rank=rank, first_special=first_special, n_states=n_states)
+    return TreeCost(coarse, cost.cost, cost.of_model)
 
 
 def _coarse_axis(axis: Axis, signature: npt.NDArray[Any]) -> tuple[Axis, IntArray]:

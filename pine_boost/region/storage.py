@@ -251,5 +251,6 @@ def _trees_from_json(section: Any, where: str, space: StateSpace) -> TreeCost:
         first_special=first_special,
         special_offset=special_offset,
         special_left=f.flags(n_sides)(data["special_left"], f"{where}.special_left"),
+        n_states=space.n_states,
     )
     return TreeCost(trees, data["cost"], data["of_model"])

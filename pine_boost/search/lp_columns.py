@@ -218,7 +218,7 @@ def _neighbours(problem: Problem, features: Iterable[int]) -> list[tuple[int, in
     if not asked:
         return []
     trees, axes = problem.trees, problem.space.axes
-    boxes = dict(walk_states(trees, problem.space.n_states, trees.root))
+    boxes = dict(walk_states(trees, trees.root))
     below: dict[int, list[int]] = {}
     found = []
     for node in reversed(boxes):

@@ -103,8 +103,7 @@ class Splits:
         No input of the region and no row reaches such a leaf (``seen`` are leaves of rows). From the
         leaves upwards, if the reached leaves below a split have one value, the others take it.
         """
-        region = problem.region
-        alive = cheapest_leaves(region, problem.trees, problem.masks, region.allowed)
+        alive = cheapest_leaves(problem.region, problem.trees, problem.region.allowed)
         alive[np.unique(seen)] = True
         value = value.copy()
         for node in self.node[::-1]:

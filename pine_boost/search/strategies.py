@@ -231,7 +231,7 @@ def lightest_units(state: SearchState) -> tuple[IntArray, int, FloatArray]:
     trees = problem.trees
     reached = np.ones(trees.n_leaves, dtype=bool)
     if trees.n_leaves * problem.space.n_features <= _LARGEST:
-        reached = cheapest_leaves(problem.region, trees, problem.masks, problem.region.allowed)
+        reached = cheapest_leaves(problem.region, trees, problem.region.allowed)
         reached[np.unique(state.constraints.fit.leaves)] = True
     starts = trees.leaf_offset[:-1]
 

@@ -5,7 +5,7 @@ import pytest
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model import routing
-from pine_boost.model.routing import leaf_masks, route
+from pine_boost.model.routing import route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
@@ -29,7 +29,7 @@ def test_exactly_one_bit_is_left_and_it_is_the_leaf(manner, depth, n_words):
     forest = random_forest(rng, 3, depth, 4, manner=manner, categorical=(0,), leaf_probability=0.02)
     space = build_space(forest)
     trees = route(forest, space)
-    masks = leaf_masks(trees, space)
+    masks = trees.masks
     assert masks.mask.shape[2] >= n_words
     states = space.states(random_rows(rng, forest, 60))
     reached = trees.leaves(states)
@@ -48,7 +48,7 @@ def test_a_bit_is_set_iff_every_split_of_the_feature_above_the_leaf_agrees(manne
     forest = random_forest(rng, 3, 8, 3, manner=manner, categorical=categorical, leaf_probability=0.05, n_thresholds=3)
     space = build_space(forest)
     trees = route(forest, space)
-    masks = leaf_masks(trees, space)
+    masks = trees.masks
     expected = np.zeros_like(masks.mask)
     for tree in range(trees.n_trees):
         full = [np.ones(n, dtype=bool) for n in space.n_states]
@@ -61,7 +61,7 @@ def test_a_bit_is_set_iff_every_split_of_the_feature_above_the_leaf_agrees(manne
                 expected[np.concatenate(allowed), tree, bit // 64] |= np.uint64(1) << np.uint64(bit % 64)
                 continue
             feature = int(trees.feature[node])
-            left = trees.goes_left(node, int(space.n_states[feature]))
+            left = trees.goes_left(node)
             for child, side in ((trees.left[node], left), (trees.right[node], ~left)):
                 below = [*allowed]
                 below[feature] = allowed[feature] & side
@@ -120,7 +120,7 @@ def test_sides_of_a_split_agree_with_the_walk():
     states = np.zeros((n_states, 2), dtype=np.int32)
     states[:, feature] = np.arange(n_states)
     went_left = trees.leaves(states)[:, 0] == 0
-    assert np.array_equal(trees.goes_left(0, n_states), went_left)
+    assert np.array_equal(trees.goes_left(0), went_left)
     assert went_left.any()
     assert not went_left.all()
 
@@ -151,4 +151,4 @@ def test_too_large_masks_are_refused(monkeypatch):
     space = build_space(forest)
     monkeypatch.setattr(routing, "MASK_BYTES_LIMIT", 100)
     with pytest.raises(UnsupportedModelError, match="at most 1 GiB"):
-        leaf_masks(route(forest, space), space)
+        _ = route(forest, space).masks

@@ -23,7 +23,7 @@ from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_su
 
 def _encoding(small):
     problem = small.problem
-    return encode_region(problem.space, problem.region, problem.trees, problem.masks)
+    return encode_region(problem.space, problem.region, problem.trees)
 
 
 def _sums(small, values):

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.routing import leaf_masks, route
+from pine_boost.model.routing import route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.options import SCORE_NAMES
@@ -216,7 +216,7 @@ def test_a_users_own_pairs_in_numpy_and_in_the_solver(seed, cycle):
         assert solver_members(forest, space, tables) == members
     again = Region.from_json(region.to_json())
     assert again == region
-    assert encode_region(space, again.tables, route(forest, space), leaf_masks(route(forest, space), space)).feasible
+    assert encode_region(space, again.tables, route(forest, space)).feasible
 
 
 def _random_score(rng, space, graph):

@@ -166,7 +166,7 @@ def test_isolation_forest_is_minus_the_mean_corrected_path_length(manner):
             node, depth = int(trees.root[tree]), 0
             while trees.leaf_of_node[node] < 0:
                 feature = trees.feature[node]
-                left = trees.goes_left(node, int(space.n_states[feature]))[states[row, feature]]
+                left = trees.goes_left(node)[states[row, feature]]
                 node, depth = int((trees.left if left else trees.right)[node]), depth + 1
             assert trees.leaf_of_node[node] == reached[row, tree]
             length += depth + average_path_length([visits[reached[row, tree]]])[0]

@@ -232,13 +232,13 @@ def test_the_shape_never_refuses_what_the_tables_accept():
             (int(f), float(t))
             for f, t in zip(problem.forest.feature[numeric], problem.forest.threshold[numeric], strict=True)
         }
-        assert len(pairs) + problem.forest.n_features <= problem.masks.mask.shape[0]
+        assert len(pairs) + problem.forest.n_features <= problem.trees.masks.mask.shape[0]
 
 
 def test_what_is_built_stops_when_the_time_is_over():
     small = small_problem(0, XGBOOST, leaf_grid=None)
     problem = small.problem
-    tables = (problem.space, problem.region, problem.trees, problem.masks)
+    tables = (problem.space, problem.region, problem.trees)
     with pytest.raises(OutOfTime):
         encode_region(*tables, budget=OVER)
     with pytest.raises(OutOfTime):

@@ -140,7 +140,7 @@ def test_some_trees_of_a_region():
         rng = np.random.default_rng(seed)
         wanted = rng.random(problem.trees.n_trees) < 0.5
         value = np.where(wanted[problem.trees.leaf_tree], rng.integers(-50, 50, problem.trees.n_leaves), 0)
-        encoding = encode_region(problem.space, problem.region, problem.trees, problem.masks, wanted)
+        encoding = encode_region(problem.space, problem.region, problem.trees, wanted)
         inside = _sums(case, value)[case.inside]
         if not encoding.feasible:
             assert len(inside) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from pine_boost.model.forest import Forest
-from pine_boost.model.routing import leaf_masks, route
+from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace
 from pine_boost.proof.cpsat.encoding import Encoding, encode_region
 from pine_boost.region.score_tables import RegionTables
@@ -23,7 +23,7 @@ class _Collector(cp_model.CpSolverSolutionCallback):
 
 def encode(forest: Forest, space: StateSpace, tables: RegionTables) -> Encoding:
     trees = route(forest, space)
-    return encode_region(space, tables, trees, leaf_masks(trees, space))
+    return encode_region(space, tables, trees)
 
 
 def all_solutions(encoding: Encoding) -> set[tuple[int, ...]]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pine_boost.model.exact import ABSENT, EMPTY_SET
 from pine_boost.model.forest import BoolArray, IntArray
-from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
+from pine_boost.model.routing import StateTrees
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
@@ -51,15 +51,16 @@ class TreeRows:
     feature_counts: tuple[tuple[int, ...], ...]
 
 
-def leaves_inside(trees: StateTrees, masks: LeafMasks, order: list[IntArray]) -> IntArray:
+def leaves_inside(trees: StateTrees, order: list[IntArray]) -> IntArray:
     """Leaves that admit a position of every feature; the others hold no point of any box."""
-    own = [masks.mask[masks.state_offset[j] + states] for j, states in enumerate(order)]
+    own = (trees.masks.of(j, states) for j, states in enumerate(order))
     inside = np.bitwise_and.reduce([np.bitwise_or.reduce(words, axis=0) for words in own])
     return np.flatnonzero(_flags(trees, inside[None])[0])
 
 
-def leaf_members(trees: StateTrees, masks: LeafMasks, order: list[IntArray], leaves: IntArray) -> BoolArray:
+def leaf_members(trees: StateTrees, order: list[IntArray], leaves: IntArray) -> BoolArray:
     """Which positions each of these leaves (ascending) admits, (n_leaves, n_positions)."""
+    masks = trees.masks
     rows = np.concatenate([masks.state_offset[j] + states for j, states in enumerate(order)])
     member = np.empty((len(leaves), len(rows)), dtype=bool)
     ends = np.searchsorted(leaves, trees.leaf_offset)
@@ -275,14 +276,14 @@ class SharedTables:
         self.lengths = np.array([len(states) for states in self.order], dtype=np.int64)
         self.offset = np.concatenate([[0], np.cumsum(self.lengths)])
         self.is_empty = bool((self.lengths == 0).any())
-        own = leaves_inside(problem.trees, problem.masks, self.order)
+        trees, extra = problem.trees, problem.region.extra_trees
+        own = leaves_inside(trees, self.order)
         self.n_leaves = len(own)
-        self._members = [(problem.trees, problem.masks, self.order, own)]
-        if problem.region.extra_trees is not None:
-            extra = problem.region.extra_trees.trees
-            masks = leaf_masks(extra, problem.space)
-            self._members.append((extra, masks, self.order, leaves_inside(extra, masks, self.order)))
-            own = np.concatenate([own, problem.trees.n_leaves + self._members[1][3]])
+        self._members = [(trees, self.order, own)]
+        if extra is not None:
+            of_extra = leaves_inside(extra.trees, self.order)
+            self._members.append((extra.trees, self.order, of_extra))
+            own = np.concatenate([own, trees.n_leaves + of_extra])
         self.leaves = own
 
     @property
@@ -369,8 +370,7 @@ def _affordable(region: RegionTables) -> list[IntArray]:
 
 def _mean_margin(problem: Problem, feature: int, states: IntArray) -> npt.NDArray[np.float64]:
     """The mean margin over the leaves that each state of a feature admits; only for ordering."""
-    rows = problem.masks.state_offset[feature] + states
-    reachable = _flags(problem.trees, np.ascontiguousarray(problem.masks.mask[rows])).astype(np.float64)
+    reachable = _flags(problem.trees, problem.trees.masks.of(feature, states)).astype(np.float64)
     counts = np.add.reduceat(reachable, problem.trees.leaf_offset[:-1], axis=1)
     sums = np.add.reduceat(reachable * problem.original_int[:, 0], problem.trees.leaf_offset[:-1], axis=1)
     return np.asarray((sums / counts).sum(axis=1))

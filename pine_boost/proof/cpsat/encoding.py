@@ -17,7 +17,7 @@ from pine_boost.budget import Budget
 from pine_boost.errors import PineBoostError, UnsupportedModelError
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
-from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
+from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import StateSpace, unique_rows
 from pine_boost.proof.minsum import cheapest_bins, cheapest_leaves, cheapest_pairs, leaf_flags
 from pine_boost.region.score_tables import RegionTables
@@ -55,7 +55,6 @@ def encode_region(
     space: StateSpace,
     region: RegionTables,
     trees: StateTrees,
-    masks: LeafMasks,
     wanted: npt.NDArray[np.bool_] | None = None,
     budget: Budget | None = None,
 ) -> Encoding:
@@ -74,16 +73,15 @@ def encode_region(
     if any(not a.any() for a in allowed):
         return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, (), False)
     features = tuple(FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes))
-    reachable = _reachable_leaves(trees, masks, allowed)
-    reachable &= cheapest_leaves(region, trees, masks, allowed)
+    reachable = _reachable_leaves(trees, allowed) & cheapest_leaves(region, trees, allowed)
     if wanted is None:
         wanted = np.ones(trees.n_trees, dtype=bool)
     kept = reachable & wanted[trees.leaf_tree]
-    leaves = _add_trees(model, features, trees, masks, kept, wanted, allowed, budget)
+    leaves = _add_trees(model, features, trees, kept, wanted, allowed, budget)
     if leaves is None:
         return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, features, False)
     _add_domain(model, features, region)
-    feasible = _add_score(model, features, region, space, leaves, allowed, budget)
+    feasible = _add_score(model, features, region, leaves, allowed, budget)
     return Encoding(model, leaves, trees.leaf_tree, features, feasible)
 
 
@@ -102,14 +100,11 @@ def encode_values(value: IntArray, leaf_offset: IntArray, least: int) -> cp_mode
     return model
 
 
-def _reachable_leaves(
-    trees: StateTrees, masks: LeafMasks, allowed: list[npt.NDArray[np.bool_]]
-) -> npt.NDArray[np.bool_]:
+def _reachable_leaves(trees: StateTrees, allowed: list[npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
     """Leaves that some combination of allowed states reaches."""
-    words = np.full(masks.mask.shape[1:], 2**64 - 1, dtype=np.uint64)
+    words = np.full(trees.masks.mask.shape[1:], 2**64 - 1, dtype=np.uint64)
     for feature, states in enumerate(allowed):
-        start = masks.state_offset[feature]
-        words &= np.bitwise_or.reduce(masks.mask[start + np.flatnonzero(states)], axis=0)
+        words &= np.bitwise_or.reduce(trees.masks.of(feature, np.flatnonzero(states)), axis=0)
     return leaf_flags(trees, words)
 
 
@@ -117,7 +112,6 @@ def _add_trees(
     model: cp_model.CpModel,
     features: tuple[FeatureLiterals, ...],
     trees: StateTrees,
-    masks: LeafMasks,
     kept: npt.NDArray[np.bool_],
     wanted: npt.NDArray[np.bool_],
     allowed: list[npt.NDArray[np.bool_]],
@@ -141,35 +135,28 @@ def _add_trees(
     for node, tree in zip(nodes[wanted[owners]], owners[wanted[owners]].tolist(), strict=True):
         budget.check()
         feature = int(trees.feature[node])
-        left = trees.goes_left(int(node), len(allowed[feature]))
+        left = trees.goes_left(int(node))
         key = (tree, feature, (left & allowed[feature]).tobytes())
         if key in seen:
             continue
         seen.add(key)
         literal = features[feature].in_set(left)
         for side, outside in ((left, ~literal), (~left, literal)):
-            first, last = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
-            needing = _leaves_needing(masks, tree, feature, side, allowed[feature], last - first)
-            bound = [leaves[first + k] for k in needing if leaves[first + k] is not None]
+            needing = _leaves_needing(trees, tree, feature, allowed[feature] & ~side)
+            bound = [leaves[leaf] for leaf in needing if leaves[leaf] is not None]
             if bound:
                 model.add_at_most_one([*bound, outside])
     return leaves
 
 
-def _leaves_needing(
-    masks: LeafMasks,
-    tree: int,
-    feature: int,
-    side: npt.NDArray[np.bool_],
-    allowed: npt.NDArray[np.bool_],
-    n_leaves: int,
-) -> list[int]:
-    """Leaves of a tree that no allowed state outside ``side`` reaches."""
-    start = masks.state_offset[feature]
-    outside = masks.mask[start : start + len(side), tree][allowed & ~side]
-    words = np.bitwise_or.reduce(outside, axis=0, initial=np.uint64(0)).tolist()
+def _leaves_needing(trees: StateTrees, tree: int, feature: int, outside: npt.NDArray[np.bool_]) -> list[int]:
+    """Leaves of a tree that none of the states ``outside`` reaches."""
+    start = trees.masks.state_offset[feature]
+    reached = trees.masks.mask[start : start + len(outside), tree][outside]
+    words = np.bitwise_or.reduce(reached, axis=0, initial=np.uint64(0)).tolist()
     number = sum(word << (64 * k) for k, word in enumerate(words))
-    return [leaf for leaf in range(n_leaves) if not (number >> leaf) & 1]
+    first, last = trees.leaf_offset[tree : tree + 2].tolist()
+    return [leaf for leaf in range(first, last) if not (number >> (leaf - first)) & 1]
 
 
 def _add_domain(model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], region: RegionTables) -> None:
@@ -188,7 +175,6 @@ def _add_score(
     model: cp_model.CpModel,
     features: tuple[FeatureLiterals, ...],
     region: RegionTables,
-    space: StateSpace,
     leaves: tuple[cp_model.IntVar | None, ...],
     allowed: list[npt.NDArray[np.bool_]],
     budget: Budget,
@@ -214,10 +200,9 @@ def _add_score(
     extra = region.extra_trees
     costs = region.leaf_cost if extra is None else extra.cost
     if extra is not None:
-        masks = leaf_masks(extra.trees, space)
-        reachable = _reachable_leaves(extra.trees, masks, allowed)
+        reachable = _reachable_leaves(extra.trees, allowed)
         every = np.ones(extra.trees.n_trees, dtype=bool)
-        added = _add_trees(model, features, extra.trees, masks, reachable, every, allowed, budget)
+        added = _add_trees(model, features, extra.trees, reachable, every, allowed, budget)
         if added is None:
             return False
         leaves = added

@@ -130,7 +130,7 @@ class Prover:
 
     def _encode(self, wanted: npt.NDArray[np.bool_] | None, budget: Budget) -> Encoding:
         problem = self.problem
-        return encode_region(problem.space, problem.region, problem.trees, problem.masks, wanted, budget)
+        return encode_region(problem.space, problem.region, problem.trees, wanted, budget)
 
     @property
     def known_encoding(self) -> Encoding | None:
@@ -319,7 +319,7 @@ def find_undecided(problem: Problem, encoding: Encoding | None = None, budget: B
         return False
     if encoding is None:
         try:
-            encoding = encode_region(problem.space, problem.region, problem.trees, problem.masks, budget=budget)
+            encoding = encode_region(problem.space, problem.region, problem.trees, budget=budget)
         except OutOfTime:
             return None
     if not encoding.feasible:
