@@ -145,8 +145,8 @@ def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
     ends = ends[kept]
     left, right = number[trees.left[kept]], number[trees.right[kept]]
     splits = {name: getattr(trees, name)[kept] for name in ("feature", "rank", "first_special", "special_offset")}
-    whole = {"special_left": trees.special_left, "n_states": trees.n_states}
-    shorter = make_trees(number[trees.root], ends, left, right, **splits, **whole)
+    root, special_left = number[trees.root], trees.special_left
+    shorter = make_trees(root, ends, left, right, **splits, special_left=special_left, n_states=trees.n_states)
     # leaves are numbered from left to right, before and after
     leaf_cost = np.minimum.reduceat(cost.cost, np.sort(subtrees.first[kept[ends]]))
     return TreeCost(shorter, leaf_cost, cost.of_model)
