@@ -126,7 +126,7 @@ def by_path(ensemble: Ensemble) -> Any:
 
     rows = MemoryRows(ensemble.parts.X_fit.astype(np.float64))
     task = set_up(ensemble.parsed, "leaves", rows, ensemble.cell.seed, Budget.of())
-    candidates, _ = find_path(task, 1.0, Budget.of())
+    candidates = find_path(task, 1.0, Budget.of()).best
     return ensemble.best(candidate.shape for candidate in candidates)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost import kernels
-from pine_boost.budget import Budget, Step, StopReason, until_ctrl_c
+from pine_boost.budget import Budget, Step, StopReason, finishing
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import NOT_VALIDATED, Statement, scorer_claim, tested_scorer_claim
 from pine_boost.committee import accelerate_committee, committee_of
@@ -23,7 +23,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import Model
+from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows, work_of
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.figures import SIZES, Figures, SideBySide, file_size, is_quick, native_predict
@@ -33,7 +33,7 @@ from pine_boost.options import AccelerateOptions, counted, given
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.progress import say, shown
-from pine_boost.scoring.fast_scorer import FastScorer
+from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, require_own_predict
 from pine_boost.scoring.proved_exits import SAMPLE_ROWS, keep_trees, parts_of_model, proved_plan, truncate
 from pine_boost.scoring.scorer_folder import scorer_files
@@ -323,16 +323,18 @@ def accelerate_booster(
     native, visited = native_sum(parsed), forest
     claim = scorer_claim(forest, is_unordered=is_unordered(parsed), is_inside=bool(outer.deciding))
     status, plan, facts = "CERTIFIED", None, dict[str, Any]()
+    # trees that no value needs
     if tolerance is not None:
         kept, native = truncate(forest, native, tolerance)
         if len(kept) < forest.n_trees:
             visited = keep_trees(forest, kept, native.intercept)
             claim = scorer_claim(forest, is_unordered=False, tolerance=tolerance)
             facts["truncation"] = {"tolerance": float(tolerance), "trees": kept.tolist()}
+    # exits, tested or proved
     flat = flatten(visited)
     if fidelity < 1:
         X = outer.rows(X_fit), outer.rows(X_val)
-        status, statement, plan, budget = find_exits(parsed, flat, native, *X, options, spent, budget)
+        status, statement, plan = find_exits(parsed, flat, native, *X, options, spent, budget)
         claim = tested_scorer_claim(Statement.of_scorer(status, statement, forest), claim, is_smaller=False)
         facts["validation"] = statement
     n_sampled = int(np.clip(_WORK_CELLS // forest.n_trees, SAMPLE_ROWS, 20 * SAMPLE_ROWS))
@@ -341,39 +343,40 @@ def accelerate_booster(
     if plan is None:
         with shown(verbose, time_limit, callback) as report_progress:
             say(report_progress, "proving the exits")
-            proved, budget = until_ctrl_c(
-                lambda left: proved_plan(visited, flat, sample, is_fitted=rows is not None, budget=left), budget
-            )
-        plan = proved
+            plan = budget.run(proved_plan, visited, flat, sample, is_fitted=rows is not None, budget=budget)
+    # the scorer and its facts
     if budget.is_interrupted:
         facts["stopped"] = str(StopReason.INTERRUPTED)
-    parts = parts_of_model(parsed, flat, native, plan, prepare=outer.prepare, finish=outer.finish)
-    met = np.zeros(len(sample), dtype=np.int32)
-    kernels.bind(flat, native, plan).classes(sample, met=met)
-    few = slice(WORK_ROWS)
-    facts |= {
-        "model_digest": forest_digest(forest),
-        "status": status,
-        "claim": claim,
-        "thresholds": forest.decision.thresholds,
-        "work": float(met.mean()) / forest.n_trees,
-        "work_per_row": [
-            work_of(forest, sample[few], flat=flat if visited is forest else None),
-            work_of(visited, sample[few], plan.order, met[few], flat=flat),
-        ],
-        "work_rows": "synthetic rows" if X_fit is None else "X_fit",
-        "kernel": kernels.name(),
-        "versions": library_versions(forest.library),
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
-    return AccelerateResult(
-        scorer=FastScorer(parts),
-        seconds=budget.elapsed,
-        facts=facts,
-        original=parsed,
-        native=native_predict(parsed, outer.outer),
-        sample=as_table(sample, schema_of(forest)) if X_fit is None else first_rows(X_fit, n_sampled),
-    )
+    with finishing():
+        parts = parts_of_model(parsed, flat, native, plan, prepare=outer.prepare, finish=outer.finish)
+        facts |= {
+            "model_digest": forest_digest(forest),
+            "status": status,
+            "claim": claim,
+            "thresholds": forest.decision.thresholds,
+            **_work(forest, visited, parts, sample),
+            "work_rows": "synthetic rows" if X_fit is None else "X_fit",
+            "kernel": kernels.name(),
+            "versions": library_versions(forest.library),
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        return AccelerateResult(
+            scorer=FastScorer(parts),
+            seconds=budget.elapsed,
+            facts=facts,
+            original=parsed,
+            native=native_predict(parsed, outer.outer),
+            sample=as_table(sample, schema_of(forest)) if X_fit is None else first_rows(X_fit, n_sampled),
+        )
+
+
+def _work(forest: Forest, visited: Forest, parts: ScorerParts, sample: FloatArray) -> dict[str, Any]:
+    """Share of the trees that the rows of a sample meet, and what a row costs before and after."""
+    flat, met, few = parts.flat, np.zeros(len(sample), dtype=np.int32), slice(WORK_ROWS)
+    kernels.bind(flat, parts.native, parts.plan).classes(sample, met=met)
+    before = work_of(forest, sample[few], flat=flat if visited is forest else None)
+    after = work_of(visited, sample[few], parts.plan.order, met[few], flat=flat)
+    return {"work": float(met.mean()) / forest.n_trees, "work_per_row": [before, after]}
 
 
 def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:
@@ -403,10 +406,15 @@ def _accelerate_compressed(
 ) -> AccelerateResult:
     """Values within a tolerance: the scorer of a smaller model, all of whose trees are evaluated."""
     trusted: dict[str, Any] = {"trust_pickle": trust_pickle}
+    budget = Budget.of(asked.time_limit)
     smaller = compress_booster(model, X_fit, X_val, **vars(asked), spent=spent, minimize="trees", **trusted)
     record = smaller.record
-    seed = asked.random_state
-    result = accelerate_booster(smaller.model, X_fit, threshold=asked.threshold, random_state=seed, **trusted)
+    if record.stopped == StopReason.INTERRUPTED:
+        budget.interrupt()
+    seed, limit = asked.random_state, budget.time_limit()
+    result = accelerate_booster(
+        smaller.model, X_fit, threshold=asked.threshold, random_state=seed, time_limit=limit, **trusted
+    )
     plain = asdict(record)
     facts = {
         **result.facts,

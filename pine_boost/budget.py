@@ -6,12 +6,13 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
@@ -29,6 +30,26 @@ class StopReason(str, Enum):
 
     def __str__(self) -> str:
         return str(self.value)
+
+
+# Of several reasons the first is reported.
+_IMPORTANCE = (
+    *(StopReason.INTERRUPTED, StopReason.REFUSED, StopReason.NOT_WORTH_IT, StopReason.OPTIMAL),
+    *(StopReason.MEMORY, StopReason.UNSOLVED, StopReason.TIME),
+)
+
+
+def to_report(ended: Iterable[StopReason]) -> StopReason:
+    """The one reason to report of those that ended parts of the work; EFFORT without any."""
+    return next((reason for reason in _IMPORTANCE if reason in ended), StopReason.EFFORT)
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Result]):
+    """What a stage found at best, and why it went no further: EFFORT if everything was tried."""
+
+    best: Result
+    why: StopReason
 
 
 # The time plan. Each share is a part of the time that is left when its stage begins.
@@ -69,9 +90,9 @@ SHARES: dict[str, float] = {
 }
 SECONDS: dict[str, float] = {
     "late": 20.0,  # as above, at the latest
-    "after Ctrl-C": 1.0,  # for the second proof of what was found, or for all stages that are left
-    "search after Ctrl-C": 0.5,  # if it came before the search
+    "after Ctrl-C": 1.0,  # for the second proof of what was found, and for all stages that are left
     "bound after stop": 0.3,
+    "least": 0.01,  # of a call inside another
     "bound after deadline": 0.2,  # to count what is proved already
 }
 
@@ -161,14 +182,22 @@ class Step:
     tried: int = 0
 
 
+class CtrlC:
+    """Whether Ctrl-C was pressed during a call, and until when the rest of the call may go on then."""
+
+    deadline = math.inf
+
+
 @dataclass(frozen=True)
 class Budget:
     """What a piece of work may take, and who is called after its steps.
 
+    After Ctrl-C it is shorter, and so are all budgets of the same call.
+
     Attributes
     ----------
     deadline : float
-        In terms of ``time.monotonic``; infinity without a limit.
+        In terms of ``time.monotonic``; infinity without a limit. Ctrl-C may end it earlier.
     effort : Effort
     callback : callable or None
         Called with a `Step`.
@@ -176,8 +205,8 @@ class Budget:
         When this piece of work began.
     began : float
         When the whole work began; parts keep it, and steps are dated by it.
-    is_interrupted : bool
-        Whether Ctrl-C was pressed: `after_ctrl_c`.
+    ctrl_c : CtrlC
+        Shared by all budgets of a call.
     """
 
     deadline: float = math.inf
@@ -185,7 +214,7 @@ class Budget:
     callback: Callable[[Step], None] | None = None
     started: float = field(default_factory=time.monotonic)
     began: float = field(default_factory=time.monotonic)
-    is_interrupted: bool = False
+    ctrl_c: CtrlC = field(default_factory=CtrlC, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -202,12 +231,21 @@ class Budget:
     @property
     def is_limited(self) -> bool:
         """Whether there is a time limit; without one, runs are reproducible."""
-        return self.deadline < math.inf
+        return self._end < math.inf
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C was pressed."""
+        return self.ctrl_c.deadline < math.inf
+
+    @property
+    def _end(self) -> float:
+        return min(self.deadline, self.ctrl_c.deadline)
 
     @property
     def remaining(self) -> float:
         """Seconds until the deadline, never below 0; infinity without a limit."""
-        return max(0.0, self.deadline - time.monotonic())
+        return max(0.0, self._end - time.monotonic())
 
     @property
     def elapsed(self) -> float:
@@ -222,7 +260,7 @@ class Budget:
     @property
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
-        return time.monotonic() >= self.deadline
+        return time.monotonic() >= self._end
 
     def check(self) -> None:
         """Raise `OutOfTime` once the deadline has passed."""
@@ -240,7 +278,7 @@ class Budget:
     def within(self, seconds: float) -> Budget:
         """At most so many seconds from now, and never beyond this budget's own deadline."""
         now = time.monotonic()
-        return replace(self, deadline=min(self.deadline, now + seconds), started=now)
+        return replace(self, deadline=min(self._end, now + seconds), started=now)
 
     def until(self, part: float) -> Budget:
         """The same work with less time: a part of what is left, counted from the old beginning."""
@@ -250,14 +288,31 @@ class Budget:
         """The same time, for work that goes on and has taken so many seconds already."""
         return replace(self, began=time.monotonic() - seconds)
 
-    def after_ctrl_c(self) -> Budget:
-        """What is left after Ctrl-C: a second."""
-        deadline = min(self.deadline, time.monotonic() + SECONDS["after Ctrl-C"])
-        return replace(self, deadline=deadline, is_interrupted=True)
+    def interrupt(self) -> None:
+        """Leave a second to the whole call, as Ctrl-C was pressed."""
+        if not self.is_interrupted:
+            self.ctrl_c.deadline = time.monotonic() + SECONDS["after Ctrl-C"]
+
+    def run(self, stage: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+        """Run a stage that ends early with its best when time is over; after Ctrl-C once more, with what is left then.
+
+        A second Ctrl-C is raised.
+        """
+        try:
+            return stage(*given, **named)
+        except KeyboardInterrupt:
+            if self.is_interrupted:
+                raise
+            self.interrupt()
+            return stage(*given, **named)
 
     def with_effort(self, effort: Effort) -> Budget:
         """The same time, another effort."""
         return replace(self, effort=effort)
+
+    def time_limit(self) -> float | None:
+        """What is left for a call of its own, which cannot have no time at all; None without a limit."""
+        return max(self.remaining, SECONDS["least"]) if self.is_limited else None
 
     def report_progress(self, step: Step) -> None:
         """Call the callback, if there is one."""
@@ -265,42 +320,34 @@ class Budget:
             self.callback(step)
 
 
-def until_ctrl_c(stage: Callable[[Budget], Result], budget: Budget) -> tuple[Result, Budget]:
-    """Run a stage that ends early with its best when time is over; return its result and what is left of the budget.
+class _Presses(list[int]):
+    """A handler that notes every Ctrl-C and raises those after the first ``n_ignored``."""
 
-    After Ctrl-C it runs again with a second, which is all that the stages after it have, too. A second Ctrl-C is
-    raised.
-    """
-    try:
-        return stage(budget), budget
-    except KeyboardInterrupt:
-        if budget.is_interrupted:
-            raise
-        left = budget.after_ctrl_c()
-        return stage(left), left
+    n_ignored = 0
+
+    def __call__(self, number: int, frame: Any) -> None:
+        self.append(number)
+        if len(self) > self.n_ignored:
+            raise KeyboardInterrupt
 
 
 @contextmanager
 def finishing(ignored: int = 1) -> Iterator[list[int]]:
     """For the short work after a search: ignore the first Ctrl-C, raise the next; the list has every one.
 
-    A user who presses Ctrl-C wants the search to end and to keep its result. Nothing changes where the program has a
-    handler of its own.
+    A user who presses Ctrl-C wants the search to end and to keep its result. One inside another decides while it lasts.
+    Nothing changes where the program has a handler of its own.
     """
-    presses: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     previous = signal.getsignal(signal.SIGINT) if is_main else None
-    if previous is not signal.default_int_handler:
+    presses = previous if isinstance(previous, _Presses) else _Presses()
+    if presses is not previous and previous is not signal.default_int_handler:
         yield presses
         return
-
-    def note(number: int, frame: Any) -> None:
-        presses.append(number)
-        if len(presses) > ignored:
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, note)
+    before, presses.n_ignored = presses.n_ignored, len(presses) + ignored
+    signal.signal(signal.SIGINT, presses)
     try:
         yield presses
     finally:
+        presses.n_ignored = before
         signal.signal(signal.SIGINT, previous)

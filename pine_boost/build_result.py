@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.budget import Budget, OutOfTime, StopReason
+from pine_boost.budget import Budget, OutOfTime, StopReason, finishing
 from pine_boost.certificate.certificate import Certificate, QuestionProof, Status, library_versions
 from pine_boost.certificate.claims import (
     choice_of,
@@ -123,7 +123,8 @@ def build_prune_result(
         if rows is not None and same is None:
             replay(parsed, pruned_model, region, problem, found.pruned, points, rows())
         if region.delta is not None and cal is not None and budget is not None:
-            margin = find_margin(problem, found.pruned, points, budget, options.n_workers)
+            with finishing(ignored=0):  # this may take long
+                margin = budget.run(find_margin, problem, found.pruned, points, budget, options.n_workers)
             if margin is not None:
                 serving = serving_margin(margin, found.pruned.grid, region, pruned_model.forest, cal)
     certificate = _certificate(parsed, pruned_model, region, problem, found, options, serving, made, reason)
@@ -258,12 +259,8 @@ def made_with(model: Any, options: Options, choice: Choice | None = None) -> dic
         "fitted_with": {"n_bins": int(options.n_bins), "random_state": int(options.random_state)},
         "choice": ""
         if choice is None
-        else choice_of(
-            choice.share,
-            choice.kept,
-            choice.interrupted,
-            choice.is_worth_it,
-            "tree" if options.unit == "leaf" else options.unit,  # as the short searches counted
+        else choice_of(  # in the unit that the short searches counted
+            choice.share, choice.kept, choice.why, "tree" if options.unit == "leaf" else options.unit
         ),
     }
 

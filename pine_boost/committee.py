@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost._version import __version__
-from pine_boost.budget import SHARES, Budget, StopReason, until_ctrl_c
+from pine_boost.budget import SHARES, Budget, StopReason
 from pine_boost.certificate.claims import NOT_VALIDATED, Statement
 from pine_boost.certificate.saved import digests
 from pine_boost.compression.fixed_sequence import FixedSequence, Target, Tested, lower_bound
@@ -53,7 +53,6 @@ _CALIBRATED = "CalibratedClassifierCV"
 # changes fewer rows than its members do.
 _LEVELS = np.geomspace(0.1, 8.0, 14)
 Whole = tuple[Any, Callable[[], Figures]]  # a model like the one given, and what measures it
-_LEAST_SECONDS = 0.01  # for a member, when time is over
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,9 +309,7 @@ def compress_committee(
     with shown(options.verbose, options.time_limit, options.callback) as report_progress:
         for number, model in enumerate(committee.members):
             part = budget.until(SHARES["compression path"] * (number + 1) / len(committee.members))
-            member, is_stopped = _find_sizes(model, rows, share, options, replace(part, callback=report_progress))
-            members.append(member)
-            budget = budget.after_ctrl_c() if is_stopped and not budget.is_interrupted else budget
+            members.append(_find_sizes(model, rows, share, options, replace(part, callback=report_progress)))
 
     def whole_of(chosen: Sequence[Candidate | None]) -> Whole:
         natives, figures = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
@@ -365,9 +362,9 @@ def accelerate_committee(
     few = committee.wrapper.rows(first_rows(X_fit, WORK_ROWS))
     made, before = [], []
     for ensemble in committee.ensembles:
-        limit = max(budget.remaining, _LEAST_SECONDS) if budget.is_limited else None
-        fast = accelerate(ensemble, time_limit=limit, verbose=False)
-        budget = budget.after_ctrl_c() if "stopped" in fast.facts and not budget.is_interrupted else budget
+        fast = accelerate(ensemble, time_limit=budget.time_limit(), verbose=False)
+        if "stopped" in fast.facts:
+            budget.interrupt()
         made.append((FastMarginMember if hasattr(ensemble, "decision_function") else FastMember)(fast.scorer))
         rows = to_matrix(unwrap(ensemble).rows(few), schema_of(fast.original.forest))
         before.append(figures_of(fast.original, rows))
@@ -376,16 +373,15 @@ def accelerate_committee(
     return _result(committee, partial(_sum, before), [lambda: whole], tables, target, options, budget)
 
 
-def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> tuple[Member, bool]:
-    """Find the path of one member, with the threshold that its calibrator gives it; and whether Ctrl-C ended it."""
+def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> Member:
+    """Find the path of one member, with the threshold that its calibrator gives it."""
     wrapper = unwrap(member)
     parsed = read_for_compression(wrapper.inner, replace(options, threshold=wrapper.threshold))
     fit = open_rows(wrapper.rows(rows), schema_of(parsed.forest), "X_fit")
     few = fit.take(np.arange(min(WORK_ROWS, fit.n_rows)))
-    start = partial(set_up, parsed, options.minimize, fit, options.random_state, lossless=lossless_part(parsed))
-    task, budget = until_ctrl_c(start, budget)
-    found, stopped = find_path(task, share, budget)
-    return Member(wrapper, task, undominated(found), few), budget.is_interrupted or stopped is StopReason.INTERRUPTED
+    lossless, seed = lossless_part(parsed), options.random_state
+    task = budget.run(set_up, parsed, options.minimize, fit, seed, budget, lossless=lossless)
+    return Member(wrapper, task, undominated(find_path(task, share, budget).best), few)
 
 
 def _read_rows(
@@ -431,11 +427,11 @@ def _result(
     classes = np.asarray(committee.whole.predict(tables.X_val))
     nothing = Tested(0, lower_bound(0, target.n_rows, target.confidence), accepted=False)
 
-    def test(left: Budget) -> tuple[list[Tested], Tested, Whole]:
+    def test() -> tuple[list[Tested], Tested, Whole]:
         sequence, best, chosen = FixedSequence(target.tests()), nothing, (committee.whole, before)
         tested: list[Tested] = []
         for make in wholes:
-            if sequence.is_over or (tested and left.is_over):
+            if sequence.is_over or (tested and budget.is_over):
                 break
             whole, figures = make()
             n_changed = int(np.sum(np.asarray(whole.predict(tables.X_val)) != classes))
@@ -445,7 +441,7 @@ def _result(
                 best, chosen = tested[-1], (whole, figures)
         return tested, best, chosen
 
-    (tested, best, (model, after)), budget = until_ctrl_c(test, budget)
+    tested, best, (model, after) = budget.run(test)
     calls = partial(_calls, committee.whole, model)
     result = CommitteeResult(
         model=model,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from pine_boost.budget import SHARES, Budget, Step, StopReason, until_ctrl_c
+from pine_boost.budget import SHARES, Budget, Outcome, Step, StopReason, to_report
 from pine_boost.committee import committee_of, compress_committee
 from pine_boost.compression.compress_result import CompressResult, build_compress_result
 from pine_boost.compression.distance import attack
@@ -184,23 +183,23 @@ def compress_booster(
         target = Target(tables.val.n_rows, confidence, options.fidelity, max_loss, is_error)
         target.require_rows()
         lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
-        fit = partial(set_up, parsed, minimize, tables.fit, random_state)
-        task, budget = until_ctrl_c(partial(fit, tolerance=options.tolerance, lossless=lossless), budget)
+        moved = options.tolerance
+        rows, seed = tables.fit, random_state
+        task = budget.run(set_up, parsed, minimize, rows, seed, budget, tolerance=moved, lossless=lossless)
         # path; it and the choice from it are fixed before a row of X_val is predicted
         part = replace(budget.until(SHARES["compression path"]), callback=report_progress)
-        found, stopped = find_path(task, target.aim(), part)
-        budget = budget.after_ctrl_c() if stopped is StopReason.INTERRUPTED else budget
+        path = find_path(task, target.aim(), part)
         # test
         say(report_progress, "testing the candidates on X_val")
-        chain, share = choose(found, target.aim()), SHARES["compression test"]
-        validated, budget = until_ctrl_c(partial(validate, task, chain, tables, target, losses, share), budget)
-        stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
-        stopped = StopReason.INTERRUPTED if budget.is_interrupted else stopped
+        chain, share = choose(path.best, target.aim()), SHARES["compression test"]
+        test = budget.run(validate, task, chain, tables, target, losses, share, budget)
+        why = StopReason.INTERRUPTED if budget.is_interrupted else to_report({path.why, test.why})
         # record
-        smaller = None if validated.written is None else validated.written.shape
+        smaller = None if test.best.written is None else test.best.written.shape
         say(report_progress, "looking for inputs that change class")
-        attacked, budget = until_ctrl_c(lambda left: attack(task, smaller, tables.fit, random_state, left), budget)
-        result = build_compress_result(task, validated, attacked, tables, options, losses, stopped, budget)
+        attacked = budget.run(attack, task, smaller, rows, seed, budget)
+        tested = Outcome(test.best, why)
+        result = budget.run(build_compress_result, task, tested, attacked, tables, options, losses, budget)
     whole: CompressResult = outer.rewrap(result)
     return whole
 

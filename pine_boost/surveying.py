@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pine_boost.accelerate import accelerate_booster
-from pine_boost.budget import SHARES, Budget, Step, StopReason, until_ctrl_c
+from pine_boost.budget import SHARES, Budget, Step
 from pine_boost.certificate.claims import lossless_offer, proved_offer, scorer_offer, statistic_offer
 from pine_boost.compression.fixed_sequence import Target, allowed, fewest_rows
 from pine_boost.compression.path import find_path, set_up
@@ -210,16 +209,14 @@ def survey(
         rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
         line = Line("the original", None, parsed, work_of(parsed.forest, rows))
         asked = Surveyed(line, rows, X_fit, X_look, tables, options, given)
-        fast, budget = _accelerated(asked, budget)  # first: it needs no data
+        fast = _accelerated(asked, budget)  # first: it needs no data
         lossless = _lossless(asked)
-        proved: list[Line] = []
         budget = replace(budget, callback=report_progress)
-        if parsed.forest.decides:
-            proved, budget = _proved(asked, budget)
-        compressed, budget = _compressed(asked, budget)
+        proved = _proved(asked, budget) if parsed.forest.decides else []
+        compressed = _compressed(asked, budget)
         say(report_progress, "measuring speeds")
         lines = [line, *_monotone(lossless, proved, compressed, tolerance), fast]  # the scorer may take all time left
-        (original, *smaller, accelerated), budget = until_ctrl_c(partial(_measured, parsed, lines), budget)
+        original, *smaller, accelerated = budget.run(_measured, parsed, lines, budget)
     offers, looked_at = (original, accelerated, *smaller), hashes_of(tables.val)
     return Survey(offers, tables.val.n_rows, budget.elapsed, looked_at, parsed, budget.is_interrupted)
 
@@ -265,7 +262,7 @@ def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Off
     return tuple(offers)
 
 
-def _accelerated(asked: Surveyed, budget: Budget) -> tuple[Line, Budget]:
+def _accelerated(asked: Surveyed, budget: Budget) -> Line:
     """The proved scorer and its work on the rows of all lines; its speed is relative to the native ``predict``."""
     forest = asked.model.forest
     moved: dict[str, Any] = {} if forest.decides else {"tolerance": asked.options.tolerance}
@@ -274,13 +271,14 @@ def _accelerated(asked: Surveyed, budget: Budget) -> tuple[Line, Budget]:
     try:
         fast = accelerate_booster(asked.model, **moved, random_state=asked.options.random_state, verbose=False)
     except PineBoostError as error:
-        return _refused(line, error), budget
-    budget = budget.after_ctrl_c() if "stopped" in fast.facts else budget
+        return _refused(line, error)
+    if "stopped" in fast.facts:
+        budget.interrupt()
     met = fast.scorer.trees_met(as_table(asked.rows, schema_of(forest)))
     kept = np.array(fast.facts.get("truncation", {}).get("trees", range(forest.n_trees)), np.int32)
     work = work_of(forest, asked.rows, kept[fast.scorer.parts.plan.order], met)
     note = f"needs no data; a typical row of X_fit visits {met.mean():.3g} of {forest.n_trees} trees"
-    return replace(line, work=work, note=note, side=fast.side_by_side), budget
+    return replace(line, work=work, note=note, side=fast.side_by_side)
 
 
 def _refused(line: Line, error: PineBoostError) -> Line:
@@ -297,10 +295,10 @@ def _lossless(asked: Surveyed) -> Line:
         return _refused(line, error)
 
 
-def _proved(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
+def _proved(asked: Surveyed, budget: Budget) -> list[Line]:
     """Proved at a few alphas, and last with inputs near the decision boundary left out; each gets its share of time.
 
-    The loosest promise is tried first: it is proved soonest. Also returns what is left of the budget.
+    The loosest promise is tried first: it is proved soonest.
     """
     from pine_boost.prune import prune_booster
 
@@ -316,7 +314,8 @@ def _proved(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
         try:
             if not (proofs.is_over or budget.is_interrupted):
                 result = prune_booster(asked.model, asked.X_fit, asked.X_look, **how, callback=budget.callback)
-                budget = budget.after_ctrl_c() if result.search.interrupted else budget
+                if result.search.interrupted:
+                    budget.interrupt()
                 certificate = result.certificate
                 everywhere = certificate.undecided_exists is False and not certificate.narrowed
                 note = "" if result.status == "CERTIFIED" else _NO_TIME
@@ -325,11 +324,11 @@ def _proved(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
         except PineBoostError as error:
             line = _refused(line, error)
         lines.append(line)
-    return [*reversed(lines[:-1]), lines[-1]], budget
+    return [*reversed(lines[:-1]), lines[-1]]
 
 
-def _compressed(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
-    """One path, tested on the rows that are looked at for each target; and what is left of the budget."""
+def _compressed(asked: Surveyed, budget: Budget) -> list[Line]:
+    """One path, tested on the rows that are looked at for each target."""
     options, tables = asked.options, asked.tables
     moved = {} if options.tolerance is None else {"tolerance": options.tolerance}
     extra = {**moved, **asked.given, "spent": "survey"}
@@ -343,18 +342,17 @@ def _compressed(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
         for fidelity in FIDELITIES
     ]
     if budget.is_over or budget.is_interrupted:
-        return [replace(line, note="not tested in this time") for line in lines], budget
+        return [replace(line, note="not tested in this time") for line in lines]
     try:
         parsed = read_for_compression(asked.model, options)
     except PineBoostError as error:
-        return [_refused(line, error) for line in lines], budget
-    start = partial(set_up, parsed, WORK, tables.fit, options.random_state, tolerance=options.tolerance)
-    task, budget = until_ctrl_c(start, budget)
+        return [_refused(line, error) for line in lines]
+    seed, moves = options.random_state, options.tolerance
+    task = budget.run(set_up, parsed, WORK, tables.fit, seed, budget, tolerance=moves)
     n_look = tables.val.n_rows
-    path, ended = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"]))
-    budget = budget.after_ctrl_c() if ended is StopReason.INTERRUPTED else budget
+    path = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"])).best
 
-    def test(left: Budget) -> list[Line]:
+    def test() -> list[Line]:
         tested = []
         for n_before, (fidelity, line) in enumerate(zip(FIDELITIES, lines, strict=True)):
             if allowed(n_look, fidelity, _CONFIDENCE) < 0:
@@ -362,12 +360,12 @@ def _compressed(asked: Surveyed, budget: Budget) -> tuple[list[Line], Budget]:
                 tested.append(replace(line, note=f"needs {needed} rows, X_look has {n_look}"))
                 continue
             target = Target(n_look, _CONFIDENCE, fidelity)
-            own = left.until(1 / (len(FIDELITIES) - n_before))
-            found = validate(task, choose(path, target.aim()), tables, target, None, 1.0, own).written
+            own = budget.until(1 / (len(FIDELITIES) - n_before))
+            found = validate(task, choose(path, target.aim()), tables, target, None, 1.0, own).best.written
             tested.append(line if found is None else line.with_model(found.model, asked.rows))
         return tested
 
-    return until_ctrl_c(test, budget)
+    return budget.run(test)
 
 
 _FASTER = 1.2  # times the native speed: less is not worth another file

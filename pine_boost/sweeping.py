@@ -9,26 +9,20 @@ from functools import cache
 from typing import Any
 
 from pine_boost import build_result
-from pine_boost.budget import CHOOSING, SHARES, Budget, Effort, OutOfTime, Step, StopReason, finishing
+from pine_boost.budget import CHOOSING, Budget, OutOfTime, Step, finishing
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError, install_with
-from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.model.forest import Model
 from pine_boost.notebooks import table_html
 from pine_boost.options import Options, given, plural, require_level
 from pine_boost.plots import given_or_new
 from pine_boost.progress import say, shown
-from pine_boost.proof.problem import Problem, restated
 from pine_boost.prune import open_model, search_task
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import FittedRegion, fit_with_states
-from pine_boost.region.isolation_forest import enclosing
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound
 from pine_boost.search.choose_indifference import Chosen, choose_indifference
-from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
-from pine_boost.search.driver import search_leaves, search_regions
-from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchState, SearchTask
+from pine_boost.search.driver import SweepPlan, search_alphas
 from pine_boost.tables.native import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -271,10 +265,9 @@ def sweep(
             return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
         if alphas is None:
             grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
-        left = chosen.search_budget(budget)
         made = build_result.made_with(outer.inner, options, chosen.choice)
         task = search_task(chosen.problem, fitted, options, parsed)
-        plan = SweepPlan(task, chosen.region, grid, left, report_progress, deduplicate_trees(chosen.problem))
+        plan = SweepPlan(task, chosen.region, grid, budget.share(1.0), report_progress)
         results = list(_build_results(parsed, plan, chosen, fitted, X_fit, made))
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
@@ -284,8 +277,7 @@ def _build_results(
     parsed: Model, plan: SweepPlan, chosen: Chosen, fitted: FittedRegion, X_fit: Any, made: Mapping[str, Any]
 ) -> Iterator[PruneResult]:
     """Build one result per alpha, replayed natively; a model that answers several alphas is exported once."""
-    unit = plan.whole.options.unit
-    before: tuple[PrunedForest | None, PrunedForest | None] = (None, None)  # over the smaller trees, and the original's
+    options = plan.whole.options
     result: PruneResult | None = None
 
     @cache
@@ -294,21 +286,14 @@ def _build_results(
 
     for region, problem, found in search_alphas(plan):
         with finishing():  # Ctrl-C ends the search, not the construction of its result
-            searched = found.pruned
-            if plan.trees is not None:
-                problem = restated(plan.whole.problem, region.tables, region.delta or 0.0)
-                found = plan.trees.restored(problem, found, unit, plan.budget)
-            if searched is before[0]:
-                found = replace(found, pruned=before[1])
-            before = searched, found.pruned
             own = replace(chosen, region=region, problem=problem)
-            own, found = own.weigh(found, fitted.region.with_alpha(region.alpha), unit)
+            own, found = own.weigh(found, fitted.region.with_alpha(region.alpha), options.unit)
             result = build_result.build_prune_result(
                 parsed,
                 own.region,
                 own.problem,
                 found,
-                plan.whole.options,
+                options,
                 same=result if result is not None and found.pruned is result.search.pruned else None,
                 rows=rows,
                 cal=fitted.cal_rows,
@@ -344,114 +329,3 @@ def _has_room(region: Region, alpha: float) -> bool:
 
 def _words(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-# The order in which the alphas of a sweep are searched, and what one search passes on to the next. Regions grow from
-# the largest alpha to 0. Rows and cuts found for one region hold for all larger ones; proofs hold for all smaller
-# ones.
-# Second proofs use CP-SAT in another configuration, because boxes take two to seven times as long.
-_EFFORT = Effort(box_limit=0)
-Answered = tuple[Region, Problem, SearchResult]
-
-
-@dataclass(frozen=True, eq=False)
-class SweepPlan:
-    """The inputs of a sweep: what to search, the region of the largest alpha, the grid.
-
-    ``whole`` is the task at the largest alpha; others differ only in the region. ``trees`` are
-    smaller trees that are searched instead of the original's, if there are any.
-    """
-
-    whole: SearchTask
-    largest: Region
-    grid: tuple[float, ...]
-    budget: Budget
-    callback: Callable[[float, Step], None] | None = None
-    trees: DeduplicatedTrees | None = None
-
-    def task_in(self, region: Region) -> SearchTask:
-        """Return what to search in a region."""
-        problem = restated(self.whole.problem, region.tables, region.delta or 0.0)
-        return replace(self.whole, problem=problem if self.trees is None else self.trees.of(problem))
-
-    def budget_of(self, alpha: float, n_left: int, effort: Effort) -> Budget:
-        """Return an equal share of the remaining time, for one search."""
-        budget = self.budget.with_effort(effort)
-        whole = budget.deadline - budget.started
-        if budget.is_limited:  # reserve some time for the second proofs
-            seconds = budget.remaining - (1 - SHARES["sweep searches"]) * whole
-            budget = budget.within(max(seconds / n_left, 1e-3)).after(0.0)
-        else:
-            budget = Budget.of(None, effort)
-        return replace(budget, callback=_with_alpha(self.callback, alpha))
-
-
-def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
-    """Yield a certified answer per alpha, ascending; Ctrl-C leaves out those not yet started."""
-    return _with_leaves(plan) if plan.whole.options.reweight == "leaf" else _with_units(plan)
-
-
-def _with_units(plan: SweepPlan) -> Iterator[Answered]:
-    return _inwards(plan) if enclosing(plan.largest.tables) else _outwards(plan)
-
-
-def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
-    """Continue from every answer with leaf values; a model for a larger region holds for all others."""
-    whole = plan.budget.with_effort(_EFFORT)
-    units = replace(plan, budget=plan.budget.part("sweep over units"))
-    larger: SearchResult | None = None
-    is_interrupted = False
-    for number, (region, problem, found) in enumerate(_with_units(units)):
-        alpha = plan.grid[number]
-        if not is_interrupted:
-            budget = whole.share(1 / (len(plan.grid) - number)) if whole.is_limited else whole
-            budget = replace(budget, callback=_with_alpha(plan.callback, alpha))
-            found = search_leaves(replace(plan.whole, problem=problem), found, budget, larger)
-        is_interrupted |= found.interrupted
-        larger = found
-        yield region, problem, found
-
-
-def _outwards(plan: SweepPlan) -> Iterator[Answered]:
-    """Explore from the smallest region to the largest; run the second proofs in the opposite order."""
-    explored: list[tuple[Region, SearchState, float]] = []
-    start: SearchState | None = None
-    delta = plan.whole.problem.delta
-    for alpha in sorted(plan.grid, reverse=True):
-        region = plan.largest.with_alpha(alpha)
-        before, task = delta, plan.task_in(region)
-        delta = task.problem.delta
-        budget = plan.budget_of(alpha, len(plan.grid) - len(explored), _EFFORT)
-        # with another delta, points that were undecided before are decided now, so start without rows
-        state = explore(task, budget, Known(start=start if delta == before else None))
-        prove_lower_bound(state)
-        explored.append((region, state, budget.clock))
-        if StopReason.INTERRUPTED in state.ended:
-            break
-        start = state
-    larger: SearchResult | None = None
-    for region, state, seconds in reversed(explored):
-        larger = finish(state, plan.budget.with_effort(_EFFORT).after(seconds), larger)
-        yield region, state.problem, larger
-
-
-def _inwards(plan: SweepPlan) -> Iterator[Answered]:
-    """Search from the largest region to the smallest; each search starts with a model that holds there.
-
-    Used for scores that make proofs hard, where an early certified model is worth more than shared rows.
-    """
-    larger: SearchResult | None = None
-    for number, alpha in enumerate(plan.grid):
-        region = plan.largest.with_alpha(alpha)
-        task = plan.task_in(region)
-        budget = plan.budget_of(alpha, len(plan.grid) - number, Effort())
-        larger = search_regions(task, budget, Known(larger=larger))
-        yield region, task.problem, larger
-        if larger.interrupted:
-            break
-
-
-def _with_alpha(callback: Callable[[float, Step], None] | None, alpha: float) -> Callable[[Step], None] | None:
-    if callback is None:
-        return None
-    return lambda step: callback(alpha, step)

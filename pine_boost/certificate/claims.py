@@ -229,15 +229,15 @@ def proof_of(certificate: Certificate) -> str:
 
 
 def choice_of(
-    share: float, kept: Sequence[tuple[float, int]], interrupted: bool, is_worth_it: bool = True, unit: str = "unit"
+    share: float, kept: Sequence[tuple[float, int]], why: StopReason = StopReason.EFFORT, unit: str = "unit"
 ) -> str:
     """How the share of alpha for inputs near the decision boundary was chosen; promises nothing."""
-    if interrupted:
+    if why is StopReason.INTERRUPTED:
         return "Choosing a share of alpha for inputs near the decision boundary was interrupted: they get none."
     if len(kept) < 2:
         return "There was no time to choose a share of alpha for inputs near the decision boundary: they get none."
     tried = ", ".join(f"{tried:g}: {units}" for tried, units in kept)
-    if not is_worth_it:
+    if why is StopReason.NOT_WORTH_IT:
         return (
             f"With {share:g} of alpha for inputs near the decision boundary the smallest proved model saved less than "
             f"{WORTH:.0%}, which is not worth leaving them out: the original is the better choice and is returned, and "

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pine_boost.budget import Budget, StopReason
+from pine_boost.budget import Budget, Outcome
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import NON_INFERIOR, VALIDATED, attack_claim, lossless_in_words
 from pine_boost.certificate.saved import REPORT, digests, model_path, read_named
@@ -226,16 +226,16 @@ class CompressResult:
 
 def build_compress_result(
     task: Task,
-    validated: Validated,
+    tested: Outcome[Validated],
     attacked: Mapping[str, Any],
     tables: Tables,
     options: CompressOptions,
     loss: Loss | None,
-    stopped: StopReason,
     budget: Budget,
 ) -> CompressResult:
     """Put the record together; the original is returned where nothing smaller passed."""
-    parsed, written = task.parsed, validated.written
+    parsed, validated = task.parsed, tested.best
+    written = validated.written
     compressed = parsed if written is None else written.model
     native = parsed.native if written is None else written.native
     if native is None:
@@ -277,7 +277,7 @@ def build_compress_result(
         ),
         seed=int(options.random_state),
         seconds=budget.elapsed,
-        stopped=str(stopped),
+        stopped=str(tested.why),
         versions=library_versions(parsed.forest.library),
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )

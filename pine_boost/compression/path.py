@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pine_boost.budget import Budget, OutOfTime, Step, StopReason
+from pine_boost.budget import Budget, Outcome, OutOfTime, Step, StopReason
 from pine_boost.compression.fit import Equations, Intervals, build_equations, fit_shape, shift_intercepts
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path_rows import Sample, draw_rows
@@ -145,13 +145,13 @@ def set_up(
     return Task(parsed, lossless, goal, space, trees, subtrees, original, sample, cost)
 
 
-def find_path(task: Task, allowed_share: float, budget: Budget) -> tuple[list[Candidate], StopReason]:
+def find_path(task: Task, allowed_share: float, budget: Budget) -> Outcome[list[Candidate]]:
     """Slices and the path with their estimates, as far as time and ``allowed_share`` go.
 
     Nothing here depends on X_val but its size.
     """
     found: list[Candidate] = []
-    reason = StopReason.EFFORT
+    why = StopReason.EFFORT
     goal, points, original = task.goal, task.sample.holdout_points, task.parsed.forest
     before = goal.answers(points.margins)
 
@@ -185,10 +185,11 @@ def find_path(task: Task, allowed_share: float, budget: Budget) -> tuple[list[Ca
                 break
             budget.check()
     except OutOfTime:
-        reason = StopReason.TIME
+        why = StopReason.TIME
     except KeyboardInterrupt:
-        reason = StopReason.INTERRUPTED
-    return found, reason
+        budget.interrupt()
+        why = StopReason.INTERRUPTED
+    return Outcome(found, why)
 
 
 def step_sizes(cost: float) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from pine_boost.budget import Budget, OutOfTime, StopReason
+from pine_boost.budget import Budget, Outcome, OutOfTime, StopReason
 from pine_boost.compression.fit import rescale
 from pine_boost.compression.fixed_sequence import FixedSequence, Target, lower_bound
 from pine_boost.compression.goal import NO_COUNTS, Loss
@@ -150,7 +150,7 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Validated:
-    """The outcome of the test.
+    """What the test found.
 
     Attributes
     ----------
@@ -162,15 +162,12 @@ class Validated:
         Rows on which the returned model differs.
     losses : tuple of float
         Mean loss on X_val of the original and of the returned model; empty without labels, or without time.
-    stopped : StopReason
-        Why no further size was tested: effort, time, or a size that was refused.
     """
 
     written: Written | None
     tested: tuple[TestedSize, ...]
     changed: BoolArray
     losses: tuple[float, ...]
-    stopped: StopReason
 
 
 def validate(
@@ -181,12 +178,12 @@ def validate(
     loss: Loss | None,
     share: float,
     deadline: Budget,
-) -> Validated:
+) -> Outcome[Validated]:
     """Test the chain natively; the smallest candidate that passed is taken.
 
     As many sizes are tested as fit into this share of a limited time, none if X_val cannot be predicted before the
     ``deadline``. Ending a sequence early, for lack of time or because a candidate is refused, accepts less: what passed
-    before stays valid.
+    before stays valid. The reason is that for which no further size was tested.
     """
     budget, goal, n_rows = deadline.until(share), task.goal, tables.val.n_rows
     watch = budget.share(1.0)
@@ -194,14 +191,14 @@ def validate(
     try:
         before = goal.native_answers(task.parsed, tables.X_val, deadline.check)
     except OutOfTime:
-        return Validated(None, (), changed, (), StopReason.TIME)
+        return Outcome(Validated(None, (), changed, ()), StopReason.TIME)
     is_quick = n_rows * task.parsed.forest.n_trees <= CHUNK_CELLS  # one size is tested in any case
     candidates = chain
     if budget.is_limited and chain and (is_quick or not deadline.is_over):
         write(task, chain[0])  # only to measure how long one size takes
         n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
         candidates = thinned(chain, n_most, target.aim())
-    stopped = StopReason.EFFORT if len(candidates) == len(chain) else StopReason.TIME
+    why = StopReason.EFFORT if len(candidates) == len(chain) else StopReason.TIME
     lost_before = np.zeros(0) if loss is None else loss.of(before)
     best: tuple[Written | None, BoolArray, FloatArray] = (None, changed, lost_before)
     tested: list[TestedSize] = []
@@ -219,7 +216,7 @@ def validate(
             if not tested:
                 raise
             _LOGGER.warning("A size of %d leaves was not tested: %s", shape.n_leaves, error)
-            stopped = StopReason.REFUSED
+            why = StopReason.REFUSED
             break
         changed, lost = goal.differ(before, after), lost_before if loss is None else loss.of(after)
         n_changed = int(changed.sum())
@@ -241,7 +238,8 @@ def validate(
         forest = smallest.model.forest
         tested[chosen] = replace(tested[chosen], trees=forest.n_trees, leaves=forest.n_leaves)
     losses = () if loss is None else (float(lost_before.mean()), float(lost.mean()))
-    return Validated(smallest, tuple(tested), changed, losses, StopReason.TIME if budget.is_over else stopped)
+    found = Validated(smallest, tuple(tested), changed, losses)
+    return Outcome(found, StopReason.TIME if budget.is_over else why)
 
 
 def write(task: Task, candidate: Candidate) -> Written:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
 from pine_boost import kernels
-from pine_boost.budget import SHARES, Budget, OutOfTime, Step, until_ctrl_c
+from pine_boost.budget import SHARES, Budget, OutOfTime, Step
 from pine_boost.compression.fit import build_equations
 from pine_boost.compression.fixed_sequence import Target, Tested, allowed, lower_bound
 from pine_boost.compression.path import Pace, Task, set_up, walk
@@ -59,29 +58,27 @@ def find_exits(
     options: AccelerateOptions,
     spent: Any,
     budget: Budget,
-) -> tuple[str, dict[str, Any], ExitPlan | None, Budget]:
-    """Stages and their test: status, what was tested, the exits (None if none passed), what is left of the budget."""
+) -> tuple[str, dict[str, Any], ExitPlan | None]:
+    """Stages and their test: status, what was tested, the exits (None if none passed)."""
     with shown(options.verbose, options.time_limit, options.callback) as report_progress:
         say(report_progress, "reading the rows")
         tables = read_tables(parsed, X_fit, X_val, options, spent)
         Target(tables.val.n_rows, options.confidence, options.fidelity).require_rows()
-        task, budget = until_ctrl_c(partial(set_up, parsed, TREES, tables.fit, options.random_state), budget)
+        task = budget.run(set_up, parsed, TREES, tables.fit, options.random_state, budget)
 
-        def build(left: Budget) -> tuple[Stages, Budget]:
-            part = test = left
-            if left.is_limited:
-                test = left.until(SHARES["exit test"])
+        def build() -> tuple[Stages, Budget]:
+            part = test = budget
+            if budget.is_limited:
+                test = budget.until(SHARES["exit test"])
                 spare = test.remaining - test_seconds(task, flat, native, tables, test)
                 spare *= SHARES["exit stages of spare time"]
-                part = left.within(min(SHARES["exit stages"] * left.remaining, spare))
+                part = budget.within(min(SHARES["exit stages"] * budget.remaining, spare))
             return build_stages(task, replace(part, callback=report_progress)), test
 
         # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
-        (stages, test), budget = until_ctrl_c(build, budget)
+        stages, test = budget.run(build)
         say(report_progress, "testing the exits on X_val")
-        found, test = until_ctrl_c(lambda left: validate_exits(task, stages, flat, native, tables, options, left), test)
-        if test.is_interrupted and not budget.is_interrupted:
-            budget = budget.after_ctrl_c()
+        found = budget.run(validate_exits, task, stages, flat, native, tables, options, test)
     confidence, n_changed = float(options.confidence), int(found.changed.sum())
     segments = find_segments(options.segments, tables.X_val, schema_of(parsed.forest), found.changed, confidence)
     statement = {
@@ -97,7 +94,7 @@ def find_exits(
         "segments": [asdict(segment) for segment in segments],
         "path": found.tested,
     }
-    return tables.status(has_passed=found.plan is not None), statement, found.plan, budget
+    return tables.status(has_passed=found.plan is not None), statement, found.plan
 
 
 @dataclass(frozen=True, eq=False)

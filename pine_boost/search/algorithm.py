@@ -164,7 +164,7 @@ def prove_lower_bound(state: SearchState) -> None:
         return
     best, budget = state.best, state.budget
     with keep_best(state, budget):
-        if state.is_over or StopReason.INTERRUPTED in state.ended:
+        if state.is_over or budget.is_interrupted:
             budget = Budget.of(SECONDS["bound after stop"], state.effort)
         target = best.smallest.n_kept
         if not best.is_settled:
@@ -184,8 +184,6 @@ def finish(state: SearchState, budget: Budget, larger: SearchResult | None = Non
     if larger is not None:
         best.adopt(larger)
     for _ in range(2):
-        if StopReason.INTERRUPTED in state.ended:
-            budget = budget.within(SECONDS["after Ctrl-C"])
         with keep_best(state, budget):
             state.prove_twice(budget)
             if best.best.pruned is not None and best.undecided is None:
@@ -220,8 +218,10 @@ def keep_best(state: SearchState, budget: Budget) -> Iterator[None]:
         yield
     except (OutOfTime, OutOfEffort, UnsolvedProgramError) as reason:
         is_late = isinstance(reason, OutOfTime) or budget.is_over
-        state.ended.add(StopReason.TIME if is_late else StopReason.EFFORT)
+        late = StopReason.INTERRUPTED if budget.is_interrupted else StopReason.TIME
+        state.ended.add(late if is_late else StopReason.EFFORT)
     except KeyboardInterrupt:
+        budget.interrupt()
         state.ended.add(StopReason.INTERRUPTED)
     except MemoryError:
         state.ended.add(StopReason.MEMORY)

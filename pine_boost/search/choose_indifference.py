@@ -5,10 +5,9 @@ X_cal plays no part, so every choice keeps the guarantee.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 
-from pine_boost.budget import CHOOSING, SECONDS, Budget, Effort, Step, StopReason
+from pine_boost.budget import CHOOSING, Budget, Effort, Step, StopReason
 from pine_boost.model.forest import Forest, count_units
 from pine_boost.model.states import States
 from pine_boost.options import WORTH, Options
@@ -39,15 +38,15 @@ _EFFORT = Effort(
 class Choice:
     """The share of alpha for undecided inputs, and the units that a short search kept with each share.
 
-    ``points`` are the rows of the best short search, from which the whole search starts. ``is_worth_it`` is False where
-    the model that was proved with this share saves too little: then the original is returned.
+    ``why`` is INTERRUPTED if Ctrl-C ended the choice, and NOT_WORTH_IT where the model that was proved with this share
+    saves too little: then the original is returned. ``points`` are the rows of the best short search, from which the
+    whole search starts.
     """
 
     share: float
     kept: tuple[tuple[float, int], ...]
-    interrupted: bool = False
+    why: StopReason = StopReason.EFFORT
     points: States | None = field(default=None, compare=False, repr=False)
-    is_worth_it: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +62,6 @@ class Chosen:
         """State rows to begin the search with."""
         return None if self.choice is None else self.choice.points
 
-    def search_budget(self, budget: Budget) -> Budget:
-        """What the search may take; after Ctrl-C next to nothing."""
-        if self.choice is None:
-            return budget
-        return budget.within(SECONDS["search after Ctrl-C"] if self.choice.interrupted else math.inf)
-
     def weigh(self, found: SearchResult, plain: Region, unit: str) -> tuple[Chosen, SearchResult]:
         """What the search found, or the original where undecided inputs were given up for a saving below `WORTH`.
 
@@ -76,7 +69,7 @@ class Chosen:
         ``plain`` is the region without it: the original needs no inputs left out. Ctrl-C during the choice counts as
         having ended the search.
         """
-        if self.choice is not None and self.choice.interrupted:
+        if self.choice is not None and self.choice.why is StopReason.INTERRUPTED:
             found = found.with_ends(StopReason.INTERRUPTED)
         n_units = count_units(self.problem.forest, unit)
         is_worth_it = n_units - found.n_kept >= WORTH * n_units
@@ -84,7 +77,7 @@ class Chosen:
             return self, found
         problem = restated(self.problem, plain.tables, plain.delta or 0.0)
         found = found.without_model(n_units, StopReason.NOT_WORTH_IT).without_bound()
-        return Chosen(plain, problem, replace(self.choice, is_worth_it=False)), found
+        return Chosen(plain, problem, replace(self.choice, why=StopReason.NOT_WORTH_IT)), found
 
 
 def choose_indifference(forest: Forest, fitted: FittedRegion, alpha: float, budget: Budget, options: Options) -> Chosen:
@@ -128,7 +121,7 @@ def choose_share(task: SearchTask, score: ScoreTables, evidence: FitEvidence, al
         state = build_state(SearchTask(restated(problem, tables, delta or 0.0), task.fit_states, options), own)
         run(state, proposals(state, Known()))
         if StopReason.INTERRUPTED in state.ended:
-            return Choice(0.0, (), interrupted=True)
+            return Choice(0.0, (), StopReason.INTERRUPTED)
         kept.append((share, _kept(state)))
         is_falling = kept[-1][1] <= best[0] or StopReason.TIME not in state.ended
         if kept[-1][1] <= best[0]:

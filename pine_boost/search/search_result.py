@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from pine_boost.budget import Budget, OutOfEffort, OutOfTime, StopReason
+from pine_boost.budget import Budget, OutOfEffort, OutOfTime, StopReason, to_report
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
 from pine_boost.model.trimming import Trimming
@@ -108,15 +108,8 @@ class SearchResult:
         A model that is proved to be the smallest of its form is OPTIMAL even if the clock ended the
         search for models of another form; the original is not.
         """
-        for reason in (StopReason.REFUSED, StopReason.INTERRUPTED, StopReason.NOT_WORTH_IT):
-            if reason in self.ended:
-                return reason
-        if self.is_fewest and (self.pruned is not None or StopReason.TIME not in self.ended):
-            return StopReason.OPTIMAL
-        for reason in (StopReason.MEMORY, StopReason.UNSOLVED, StopReason.TIME):
-            if reason in self.ended:
-                return reason
-        return StopReason.EFFORT
+        is_optimal = self.is_fewest and (self.pruned is not None or StopReason.TIME not in self.ended)
+        return to_report(self.ended | {StopReason.OPTIMAL} if is_optimal else self.ended)
 
     @property
     def interrupted(self) -> bool:

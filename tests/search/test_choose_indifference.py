@@ -73,9 +73,9 @@ def test_ctrl_c_while_choosing_ends_a_sweep(data, pressed, capsys):
 
 
 def test_no_time_is_said_only_where_a_limit_ended_the_choice():
-    assert "no time" in choice_of(0.0, (), interrupted=False)
-    assert "no time" not in choice_of(0.0, (), interrupted=True)
-    assert "0.5 of alpha" in choice_of(0.5, ((0.0, 9), (0.5, 7)), interrupted=False)
+    assert "no time" in choice_of(0.0, ())
+    assert "no time" not in choice_of(0.0, (), StopReason.INTERRUPTED)
+    assert "0.5 of alpha" in choice_of(0.5, ((0.0, 9), (0.5, 7)))
 
 
 def _chosen(n_kept, share=0.9):
@@ -106,7 +106,7 @@ def test_a_saving_below_two_percent_is_not_worth_undecided_inputs():
     assert weighed.region.delta is None
     assert weighed.problem.delta == 0
     assert weighed.choice is not None
-    words = choice_of(weighed.choice.share, weighed.choice.kept, interrupted=False, is_worth_it=False)
+    words = choice_of(weighed.choice.share, weighed.choice.kept, weighed.choice.why)
     assert "the original is the better choice and is returned" in words
 
 
