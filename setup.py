@@ -64,7 +64,11 @@ packages |= {"pine_boost.parsers", *(f"pine_boost.parsers.{name}" for name in fi
 
 
 def _project_urls() -> dict[str, str]:
-    """The addresses of the repository that publishes, as its workflow knows them."""
+    """The addresses of the repository that publishes, as its workflow knows them.
+
+    The sources lie in several places and none of them is named here: a local build states no address rather than a
+    guessed one.
+    """
     repository = os.environ.get("GITHUB_REPOSITORY")
     if not repository:
         return {}
