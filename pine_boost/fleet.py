@@ -12,7 +12,6 @@ import io
 import json
 import os
 import re
-import shutil
 import socket
 import time
 from asyncio import CancelledError
@@ -29,7 +28,7 @@ from pine_boost.budget import finishing
 from pine_boost.certificate.saved import digests, table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, install_with
 from pine_boost.files import file_digest, path_of, read_limited, require_free_file, save_file
-from pine_boost.folders import UNFINISHED, owned_in, require_writable, write_folder
+from pine_boost.folders import owned_in, remove_leftovers, require_writable, write_folder
 from pine_boost.notebooks import displayed
 from pine_boost.options import METHODS, Option, counted, fleet_options, option_of
 from pine_boost.report.pages import beginning_of, render
@@ -481,7 +480,7 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
         asked = _asked(job, policy)
         if (done := _read_done(target, asked)) is not None:
             return done
-        _remove_leftovers(target)
+        remove_leftovers(target)
         with finishing(ignored=0) as presses:  # the search alone would keep its best so far
             result, files = _make_smaller(job, policy)
             if presses or _was_interrupted(result):
@@ -564,31 +563,16 @@ def _was_interrupted(result: Any) -> bool:
 
 def _read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:
     """The row of a job that is done: same inputs and options, all files there and unchanged."""
-    record = _read_record(target)
-    if record is None or {key: record[key] for key in asked} != asked or record["row"].name != target.name:
+    try:
+        record = f.read_sealed((target / RECORD).read_bytes(), FORMAT, _FIELDS)
+    except (OSError, f.FieldError):
+        return None
+    if {key: record[key] for key in asked} != asked or record["row"].name != target.name:
         return None
     if not set(record["files"]) <= owned_in(target, RECORD):
         return None
     row: Row = record["row"]
     return replace(row, done_before=True)
-
-
-def _read_record(target: Path) -> dict[str, Any] | None:
-    try:
-        return f.read_sealed((target / RECORD).read_bytes(), FORMAT, _FIELDS)
-    except (OSError, f.FieldError):
-        return None
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove what a process that was killed while writing this job left behind."""
-    for left in target.parent.glob(f".{target.name}.*"):
-        # mkdtemp adds eight characters: another job may be called "name.more"
-        is_new = left.name.endswith(UNFINISHED) and len(left.name) == len(target.name) + 10 + len(UNFINISHED)
-        # an old result that was moved aside names its job
-        record = _read_record(left) if left.name.startswith(f".{target.name}.old.") else None
-        if left.is_dir() and (is_new or (record is not None and record["row"].name == target.name)):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _digest(path: Path) -> str:

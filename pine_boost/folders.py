@@ -1,6 +1,8 @@
 """Write folders of results, and find out which files in a folder are an earlier result.
 
-Files that pine_boost did not write are replaced only if the user asks for it, and never removed.
+A file belongs to an earlier result if a manifest in its folder, unchanged by its own digest, names it with the digest
+that it still has; a report, if the digest of its text holds and it names the models of the manifest. These files may
+be replaced and removed. Every other file is replaced only if the user asks for it, and never removed.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
+from itertools import count
 from pathlib import Path
 
 from pine_boost.certificate.saved import CERTIFICATE, COMPRESSION, REPORT, SWEEP_CSV, SWEEP_JSON, read_table, table_csv
@@ -28,7 +31,7 @@ from pine_boost.json_fields import FieldError, digest, digest_of, parse
 
 _OF_MODELS = ("original_digest", "pruned_digest", "compressed_digest", "model_digest")
 _RESULTS = (CERTIFICATE, COMPRESSION)  # with a page of their own
-UNFINISHED = ".pine_boost"  # suffix of the name of a folder while it is written
+_UNFINISHED = ".pine_boost"  # suffix of the name of a folder while its contents are written
 
 
 def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes], *, overwrite: bool = False) -> Path:
@@ -60,19 +63,16 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes], *, 
     with clear_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         # everything that can fail for lack of space happens before the old files are changed
-        temporary = Path(tempfile.mkdtemp(UNFINISHED, dir=folder.parent, prefix=f".{folder.name}."))
-        try:
-            is_new = not folder.exists()
-            temporary.chmod(0o755 if is_new else folder.stat().st_mode & 0o7777)
+        place = tempfile.TemporaryDirectory(_UNFINISHED, f".{folder.name}.", folder.parent, ignore_cleanup_errors=True)
+        with place as temporary:
+            new = Path(temporary, "new")
             for name, contents in files.items():
-                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-                write_file(temporary / name, contents)
-            if is_new:
-                os.rename(temporary, folder)
-            elif not (_names_in(folder) <= owned and _put_aside(folder, temporary)):
-                _replace_files(temporary, folder, list(files), owned)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+                (new / name).parent.mkdir(parents=True, exist_ok=True)
+                write_file(new / name, contents)
+            if not folder.exists():
+                os.rename(new, folder)
+            elif not (_names_in(folder) <= owned and _swap(folder, new)):
+                _replace_files(new, folder, list(files), owned)
     return folder
 
 
@@ -82,7 +82,7 @@ def require_free(
     *,
     overwrite: bool = False,
     inputs: Iterable[str | os.PathLike[str]] = (),
-) -> frozenset[str]:
+) -> set[str]:
     """Raise if a file that pine_boost did not write would be replaced; return those of an earlier result.
 
     The last of the names is the manifest.
@@ -109,7 +109,7 @@ def require_free(
     return owned
 
 
-def owned_in(folder: str | os.PathLike[str], manifest: str) -> frozenset[str]:
+def owned_in(folder: str | os.PathLike[str], manifest: str) -> set[str]:
     """Names of the files in a folder that were written with this manifest and are as they were written.
 
     The manifest (certificate.json, compression.json, scorer.json) has a digest of its own and names the files beside it
@@ -118,18 +118,18 @@ def owned_in(folder: str | os.PathLike[str], manifest: str) -> frozenset[str]:
     """
     folder = path_of(folder)
     if manifest not in (CERTIFICATE, SWEEP_JSON):
-        return frozenset(_named_by(folder, manifest))
+        return _named_by(folder, manifest)
     owned = _named_by(folder, CERTIFICATE)
     try:
         rows = read_table(folder / SWEEP_JSON)
     except PineBoostError:
-        return frozenset(owned)
+        return owned
     owned.add(SWEEP_JSON)
     if _contents(folder / SWEEP_CSV) == table_csv(rows):
         owned.add(SWEEP_CSV)
     for inner in (f"alpha-{row['alpha']:g}" for row in rows):
         owned |= {f"{inner}/{name}" for name in _named_by(folder / inner, CERTIFICATE)}
-    return frozenset(owned)
+    return owned
 
 
 def _named_by(folder: Path, manifest: str) -> set[str]:
@@ -188,15 +188,20 @@ def keep_elsewhere(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -
     """Write files that could not be written to a folder to another place; None if there is none."""
     folder = path_of(folder)
     for parent in (folder.parent, Path.cwd(), Path(tempfile.gettempdir())):
-        for number in range(1, 100):
-            other = parent / f"{folder.name}-kept-{number}"
-            if not os.path.lexists(other):
-                break
+        others = (parent / f"{folder.name}-kept-{number}" for number in count(1))
         try:
-            return write_folder(other, files)
+            return write_folder(next(other for other in others if not os.path.lexists(other)), files)
         except PineBoostError:
             continue
     return None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a process that was killed while writing this folder left beside it."""
+    for left in folder.parent.glob(f".{folder.name}.*{_UNFINISHED}"):
+        # eight characters are chosen at random: another folder may be called "name.more"
+        if left.is_dir() and len(left.name) == len(folder.name) + 10 + len(_UNFINISHED):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _names_in(folder: Path) -> set[str]:
@@ -210,20 +215,18 @@ def _names_in(folder: Path) -> set[str]:
     return found
 
 
-def _put_aside(folder: Path, new: Path) -> bool:
-    """Move a folder aside and the new one into its place; return False if it cannot be moved."""
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
+def _swap(folder: Path, new: Path) -> bool:
+    """Put a new folder in the place of an old one; return False if the old one cannot be moved."""
+    old = new.with_name("old")
+    new.chmod(folder.stat().st_mode & 0o7777)
     try:
-        os.rename(folder, aside)
-    except OSError:  # the current folder of another process, or a mount point
-        aside.rmdir()
-        return False
-    try:
+        os.rename(folder, old)
         os.rename(new, folder)
-    except BaseException:
-        os.rename(aside, folder)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+    except OSError:  # the current folder of another process, or a mount point
+        return False
+    finally:
+        if old.exists() and not folder.exists():  # interrupted between the two
+            os.rename(old, folder)
     return True
 
 

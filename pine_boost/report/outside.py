@@ -22,7 +22,7 @@ from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import InputSchema
 
 _STARTS = 1500
-_VARIANTS = 8
+_CHANGES = 3  # features that are changed before the first look
 _ROWS_PER_ROUND = 4000
 _ROUNDS = 12
 _DESCRIBED = 100
@@ -74,13 +74,15 @@ def find_outside(
         return ()
     look = _Look(original, pruned, region, _typical_values(region, matrix))
     random = np.random.default_rng(0)
-    starts = states[random.permutation(len(states))[:_STARTS]].astype(np.int32)
-    found = look.differing(np.concatenate([starts, _mutate(region, starts, random)]))
+    tried = [states[random.permutation(len(states))[:_STARTS]].astype(np.int32)]
+    for _ in range(_CHANGES):
+        tried.append(_with_one_change(region, tried[-1], random))
+    found = look.differing(np.concatenate(tried))
     for _ in range(_ROUNDS):
         best = look.nearest(found, 8)
         if len(best) == 0 or budget.is_over:
             break
-        found = np.concatenate([found, look.differing(_one_change(region, best, random))])
+        found = np.concatenate([found, look.differing(_with_one_change(region, best, random))])
         found = found[unique_rows(found)[0]]
         if np.array_equal(look.nearest(found, 8), best):
             break
@@ -195,30 +197,11 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def _choices(region: Region) -> list[npt.NDArray[np.int64]]:
-    return [np.flatnonzero(allowed) for allowed in region.tables.allowed]
-
-
-def _mutate(region: Region, starts: States, random: np.random.Generator) -> States:
-    """Copies with one to three features changed at random to states that the domain permits."""
-    choices = _choices(region)
-    free = np.array([j for j, states in enumerate(choices) if len(states) > 1], dtype=np.int64)
-    if len(free) == 0:
-        return starts[:0]
-    variants = np.repeat(starts, _VARIANTS, axis=0)
-    for step in range(3):
-        rows = np.flatnonzero(random.random(len(variants)) < 0.6**step)
-        for row, feature in zip(rows, random.choice(free, len(rows)), strict=True):
-            variants[row, feature] = random.choice(choices[feature])
-    return variants
-
-
-def _one_change(region: Region, states: States, random: np.random.Generator) -> States:
-    """All copies with one feature changed, or a random part of them if there are too many."""
-    changed = [states]
-    for feature, choices in enumerate(_choices(region)):
-        copies = np.repeat(states, len(choices), axis=0)
-        copies[:, feature] = np.tile(choices, len(states))
-        changed.append(copies)
-    stacked = np.concatenate(changed)
-    return stacked[random.permutation(len(stacked))[:_ROWS_PER_ROUND]]
+def _with_one_change(region: Region, states: States, random: np.random.Generator) -> States:
+    """Random copies of rows, each with one feature changed to a state that the domain permits."""
+    changed = states[random.integers(len(states), size=_ROWS_PER_ROUND)]
+    feature = random.integers(states.shape[1], size=len(changed))
+    for j, allowed in enumerate(region.tables.allowed):
+        rows = np.flatnonzero(feature == j)
+        changed[rows, j] = random.choice(np.flatnonzero(allowed), len(rows))
+    return changed

@@ -35,15 +35,8 @@ from pine_boost.result import Absent, PruneResult
 from pine_boost.tables.matrix import to_matrix
 
 _MOST_MARGINS = 2000
-
-
-@dataclass(frozen=True)
-class Margins:
-    """Signed distances from the decision boundary before and after, and whether a row is in the region."""
-
-    before: FloatArray
-    after: FloatArray
-    inside: npt.NDArray[np.bool_]
+# signed distances from the decision boundary before and after, and whether a row is in the region
+Margins = tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -101,7 +94,7 @@ def render_report(
         One self-contained page.
     """
     facts = gather(result, X, budget or Budget())
-    c, region, margins = result.certificate, result.region, facts.margins
+    c, region = result.certificate, result.region
     history = () if isinstance(result.search, Absent) else result.search.history
     once, twice = ([(at.seconds, at.units) for at in history if at.proofs == proofs] for proofs in (1, 2))
     scale = 1 if region.score_tables is None else region.score_tables.scale
@@ -124,7 +117,7 @@ def render_report(
         units=plural(c.unit),
         how=HOW,
         history=draw_history(twice, c.units_before, c.lower_bound, c.unit, once),
-        margins="" if margins is None else draw_margins(margins.before, margins.after, margins.inside),
+        margins="" if facts.margins is None else draw_margins(*facts.margins),
         tradeoff=draw_tradeoff(curve, c.alpha, c.unit),
         calibration=calibration,
         proofs=[_proof(c, proof) for proof in c.proofs],
@@ -248,7 +241,7 @@ def _margins(result: PruneResult, matrix: FloatArray) -> Margins | None:
     inside = result.region.tables.contains(result.region.space.states(matrix))
     if result.region.delta is not None:
         inside = inside & (np.abs(signed[0]) >= result.region.delta)
-    return Margins(*signed, inside)
+    return *signed, inside
 
 
 def _float_margins(forest: Forest, matrix: FloatArray) -> FloatArray:

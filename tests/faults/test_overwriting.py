@@ -17,8 +17,8 @@ from pine_boost.certificate.saved import CERTIFICATE, SWEEP_JSON, read_saved
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import clear_errors, write_file
-from pine_boost.fleet import _STARTS, RECORD, _remove_leftovers, run_fleet
-from pine_boost.folders import UNFINISHED, owned_in, require_writable
+from pine_boost.fleet import _STARTS, RECORD, run_fleet
+from pine_boost.folders import owned_in, remove_leftovers, require_writable
 from pine_boost.json_fields import write_document
 from pine_boost.monitoring.region_monitor import watch
 from pine_boost.scoring.scorer_folder import load_scorer
@@ -475,13 +475,12 @@ def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(made, tmp_pa
 
 
 def test_a_fleet_sweeps_up_nothing_but_its_own(tmp_path):
-    theirs, ours = tmp_path / ".sales.archived", tmp_path / f".sales.abcd1234{UNFINISHED}"
-    for folder in (theirs, ours):
-        folder.mkdir()
-        (folder / "file").write_text("x")
-    _remove_leftovers(tmp_path / "sales")
-    assert theirs.is_dir()
-    assert not ours.exists()
+    theirs = [".sales.archived", ".sales.abcd1234", ".sales.old.abcd1234.pine_boost", ".other.abcd1234.pine_boost"]
+    for name in (*theirs, ".sales.abcd1234.pine_boost"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("x")
+    remove_leftovers(tmp_path / "sales")
+    assert {path.name for path in tmp_path.iterdir()} == set(theirs)
 
 
 def test_a_forged_record_of_a_fleet_owns_nothing_outside_its_folder(tmp_path):

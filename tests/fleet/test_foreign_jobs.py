@@ -65,14 +65,16 @@ def test_an_old_result_that_was_left_aside_is_swept_up(job, tmp_path):
     """Killed between moving the old result aside and the new one into its place."""
     out = tmp_path / "out"
     run_job(job, str(out), POLICY)
-    (out / "a").rename(out / ".a.old.abcd1234")
-    other = out / ".a.old.efgh5678"  # a job called a.old, perhaps being written right now
+    left = out / ".a.abcd1234.pine_boost"
+    left.mkdir()
+    (out / "a").rename(left / "old")
+    other = out / ".a.old.efgh5678.pine_boost"  # of a job called a.old, perhaps being written right now
     other.mkdir()
     (other / "model.pkl").write_text("half written")
     row = run_job(job, str(out), POLICY)
     assert row.status == "CERTIFIED"
     assert not row.done_before
-    assert {path.name for path in out.iterdir()} == {"a", ".a.old.efgh5678"}
+    assert {path.name for path in out.iterdir()} == {"a", ".a.old.efgh5678.pine_boost"}
 
 
 def test_what_a_worker_that_was_given_up_did_meanwhile_is_left_alone(job, tmp_path, monkeypatch):
