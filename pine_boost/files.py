@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, OutputError, PineBoostError
 
@@ -46,28 +45,18 @@ def read_limited(
         # without O_NONBLOCK, opening a pipe would wait for a writer that may never come
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise InvalidInputError(
                     f"{path} is a folder, pipe or device and cannot be read; pass the path of a {what}."
                 )
-            require_size(os.fstat(descriptor).st_size, limit, str(path), what, too_large)
-            contents = _read_up_to(file, limit)
+            require_size(status.st_size, limit, str(path), what, too_large)
+            return file.read(status.st_size)  # no more, even if the file grows meanwhile
     except (OSError, ValueError, TypeError) as error:
         if isinstance(error, PineBoostError):
             raise
         reason = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"{path} cannot be read ({reason}); pass the path of a {what}.") from error
-    require_size(len(contents), limit, str(path), what, too_large)
-    return contents
-
-
-def _read_up_to(file: BinaryIO, limit: int) -> bytes:
-    """Read in pieces: requesting the limit at once would allocate that much memory for a small file."""
-    pieces, size = [], 0
-    while size <= limit and (piece := file.read(_PIECE)):  # the file may grow while it is read
-        pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
 
 
 def require_size(

@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,11 +130,14 @@ _SWEPT: dict[str, f.Reader] = {"alpha": f.LEVEL, "removed": f.number(-1, 1), "tr
 
 
 def table_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Rows of a sweep as CSV."""
+    """Rows with the same columns, such as those of a sweep, as CSV."""
+    return csv_bytes(list(rows[0]), ([row[name] for name in rows[0]] for row in rows))
+
+
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    """A header and rows as CSV."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
+    csv.writer(text).writerows([header, *rows])
     return text.getvalue().encode()
 
 

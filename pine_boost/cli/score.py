@@ -9,8 +9,6 @@ Examples
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from typing import Any
 
 from pine_boost.cli import flags, output
@@ -25,6 +23,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Score, write and print the counts."""
+    from pine_boost.certificate.saved import csv_bytes
     from pine_boost.files import save_file
     from pine_boost.pipelines.unwrapping import read_raw_rows
     from pine_boost.scoring.scorer_folder import load_scorer, read_manifest
@@ -52,14 +51,6 @@ def main(arguments: argparse.Namespace) -> int:
         found = scorer.predict_proba(rows, exact=True)
         columns |= {f"p_{label}": found[:, k].tolist() for k, label in enumerate(parts.classes)}
     if arguments.output is not None:
-        save_file(arguments.output, _csv(list(columns), list(zip(*columns.values(), strict=True))))
+        save_file(arguments.output, csv_bytes(list(columns), zip(*columns.values(), strict=True)))
     flags.answer(arguments, {**facts, **columns}, f"{said}\n{manifest['claim']}")
     return 0
-
-
-def _csv(header: list[str], rows: list[Any]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue().encode()

@@ -46,8 +46,8 @@ _SHARED: dict[str, f.Reader] = {
 _GUARDED: dict[str, f.Reader] = {**_SHARED, "pruned_digest": f.digest, "guard": f.anything}
 _FIELDS: dict[str, f.Reader] = {
     **_SHARED,
-    "forest": f.record({**f.scalars_of(FlatForest), "missing_value": f.nan_as_null}),
-    "native": f.record(f.scalars_of(NativeSum)),
+    "forest": f.record({**f.table_of(FlatForest), "missing_value": f.nan_as_null}),
+    "native": f.record(f.table_of(NativeSum)),
     "schema": schema_from_json,
     "probability": f.record_of(ProbabilityRule),
     "facts": f.mapping(f.anything),
