@@ -293,7 +293,7 @@ def anything(value: Any, where: str) -> Any:
 
 
 def table_of(kind: type) -> Mapping[str, Reader]:
-    """The reader of every field of a dataclass that is no array, from its type; ``Annotated[type, reader]`` names one."""
+    """The reader of every field of a dataclass but arrays, from its type; ``Annotated[type, reader]`` names one."""
     hints = get_type_hints(kind, include_extras=True).items()
     return {name: _reader_of(hint) for name, hint in hints if get_origin(hint) is not np.ndarray}
 

@@ -154,15 +154,10 @@ class ModelComparison:
         if self.fidelity < 1:
             confidence, target = percent_down(self.confidence), percent_down(self.fidelity, 3)
             figures.append(("lower bound", f"{percent_down(self.bound)} (confidence {confidence}; target {target})"))
-        if self.thresholds[0] != self.thresholds[1]:
-            figures += [
-                (
-                    f"{which} decides at",
-                    f"{', '.join(f'{at:g}' for at in own)}, its own threshold, unlike the other model",
-                )
-                for which, own in zip("ab", self.thresholds, strict=True)
-                if own
-            ]
+        for which, own in zip("ab", self.thresholds, strict=True):
+            if own and self.thresholds[0] != self.thresholds[1]:
+                cuts = ", ".join(f"{at:g}" for at in own)
+                figures.append((f"{which} decides at", f"{cuts}, its own threshold, unlike the other model"))
         figures += [(f"difference, {name}", f"{value:.3g}") for name, value in self.differences.items()]
         if (accuracy := self.accuracy) is not None:
             change = f"{100 * accuracy.low:+.2f} to {100 * accuracy.high:+.2f}"

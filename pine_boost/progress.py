@@ -194,7 +194,8 @@ class Progress:
 
     def _best(self, step: Step) -> str:
         """The best model so far, and how often it is proved."""
-        smallest = _smallest(step)
+        # some steps state only one number
+        smallest = min(step.units, step.proved_once) if step.proved_once else step.units
         if smallest == self._units:
             return f"{self._units} {plural(step.unit)}, nothing smaller proved yet"
         best = f"{self._units} -> {smallest} {plural(step.unit)}"
@@ -213,11 +214,6 @@ class Progress:
             f"After {step.seconds:.0f} s: {self._words(step)}. Still looking for a smaller model. Ctrl-C stops and "
             f"keeps the best one; {self._option} sets a limit."
         )
-
-
-def _smallest(step: Step) -> int:
-    """The size of the smallest model that is proved at all; some steps state only one number."""
-    return min(step.units, step.proved_once) if step.proved_once else step.units
 
 
 def is_shown(verbose: bool | None) -> bool:
