@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
     folder = guarded.save(arguments.output, overwrite=arguments.force)
     files = sorted(owned_in(folder, MANIFEST))
-    margin, lines = None, [guarded.headline(), guarded.parts.promise()]
+    margin, lines = None, [guarded.headline(), guarded.parts.evidence.promise()]
     if guarded.margin is not None:
         margin = asdict(guarded.margin)
         lines.append(f"The smaller model answers {guarded.margin.share_guarded:.1%} of these rows alone.")

@@ -29,7 +29,7 @@ from pine_boost.options import flag_of
 
 if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
-    from pine_boost.scoring.guards import GuardedParts
+    from pine_boost.scoring.guards import Evidence
 
 _CODES = {True: 0, False: 1, None: 2}
 _DEFAULTS = {"n_jobs": 1, "record": False}  # of the others None
@@ -57,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Prove again and print the verdict."""
     from pine_boost.certificate.saved import COMPRESSION, result_folders
     from pine_boost.options import require_seconds
-    from pine_boost.scoring.guards import read_guarded
+    from pine_boost.scoring.guards import verify_guarded
     from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
 
     require_seconds(arguments.time_limit, "time_limit")
@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
         if "guard" not in manifest:
             return _verify_scorer(arguments, manifest)
         _require_flags(arguments, _BY_REGION if manifest["guard"] is None else "a margin guard")
-        guarded = read_guarded(given, trust_pickle=arguments.trust_pickle)
+        guarded = verify_guarded(given, trust_pickle=arguments.trust_pickle)
         if guarded.margin is not None:
             return _measure_again(arguments, guarded)
         places = tuple(given / name for name in manifest["files"] if name.startswith("pruned."))
@@ -107,18 +107,18 @@ def _require_flags(arguments: argparse.Namespace, kind: str) -> None:
         )
 
 
-def _measure_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
+def _measure_again(arguments: argparse.Namespace, guarded: Evidence) -> int:
     """Measure the margin of a guarded model again on its validation rows."""
     from pine_boost.model.digest import forest_digest
     from pine_boost.scoring.guards import measure_margin
 
-    stated = parts.margin
+    stated = guarded.margin
     assert stated is not None
-    thresholds, digest = parts.original.forest.decision.thresholds, forest_digest(parts.original.forest)
+    thresholds, digest = guarded.original.forest.decision.thresholds, forest_digest(guarded.original.forest)
     otherwise = f"{arguments.original} is not the original model of {arguments.pruned}."
     given = read_original(arguments, arguments.original, thresholds, digest, "value", otherwise)
     rows = given.wrapper.rows(flags.read_rows(arguments.val, given))
-    found = measure_margin(given.parsed, parts.pruned, rows, stated.fidelity, stated.confidence)
+    found = measure_margin(given.parsed, guarded.pruned, rows, stated.fidelity, stated.confidence)
     agrees = found == stated
     of_rows = f"of {found.n_val}" if found.n_val == stated.n_val else f"of {found.n_val} instead of {stated.n_val}"
     said = (
@@ -128,10 +128,10 @@ def _measure_again(arguments: argparse.Namespace, parts: GuardedParts) -> int:
     )
     if agrees:
         said = (
-            f"Recomputed on {found.n_val} validation rows: the margin matches the folder.\n{parts.claim}\n"
+            f"Recomputed on {found.n_val} validation rows: the margin matches the folder.\n{guarded.claim}\n"
             "Taken on trust: that nothing had seen these rows, and that future inputs come from the same source."
         )
-    document = {"agrees": agrees, "claim": parts.claim, "stated": asdict(stated), "found": asdict(found)}
+    document = {"agrees": agrees, "claim": guarded.claim, "stated": asdict(stated), "found": asdict(found)}
     flags.answer(arguments, document, said)
     return 0 if agrees else 1
 

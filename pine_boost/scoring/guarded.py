@@ -1,31 +1,34 @@
 """The guarded scorer: the pruned model where its guarantee holds, the original everywhere else.
 
-Either model is evaluated by a scorer whose exits are proved, or by the native library with the same methods. A guard
-that would need the original for every row raises, and so does a result without a guarantee.
+Either model is evaluated by a scorer whose exits are proved, or by the native library with the same methods. A loaded
+folder needs numpy alone: what reads models and proofs is in `guards`, which is imported only for that.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost import json_fields as f
+from pine_boost import kernels
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import Model
-from pine_boost.native.predict import ask_native, load_native, predict_classes, predict_margins, predict_probabilities
+from pine_boost.kernels.flat_forest import FlatForest, NativeSum, TableSums
+from pine_boost.model.forest import BoolArray, Decision, FloatArray
 from pine_boost.options import worker_count
-from pine_boost.parsers.traits import traits_of
-from pine_boost.scoring.fast_scorer import FastScorer
-from pine_boost.scoring.guards import GuardedParts, own_margins, parts_of, save_guarded
-from pine_boost.scoring.proved_exits import proved_parts
+from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.native import row_count, take_rows
+from pine_boost.tables.schema import InputSchema
+
+if TYPE_CHECKING:
+    from pine_boost.scoring.guards import Evidence
 
 BACKENDS = ("kernel", "native")
 
@@ -48,27 +51,10 @@ class Scorer(Protocol):
         """Raw margins: (n_rows,), or (n_rows, n_classes) for several outputs."""
 
 
-def make_scorer(model: Model, classes: tuple[Any, ...], backend: str = "kernel", n_jobs: int = 1) -> Scorer:
-    """The scorer of a model, with these labels.
-
-    Raises
-    ------
-    InvalidInputError
-        An unknown backend, or threads for the library, which has a setting of its own.
-    MissingDependencyError
-        The library of the model is not installed; the kernel does not need it.
-    UnsupportedModelError
-        The kernel does not reproduce the decision of this model.
-    """
+def require_backend(backend: str, n_jobs: int) -> None:
+    """Raise on an unknown backend, and on threads for the library, which has a setting of its own."""
     if backend not in BACKENDS:
         raise InvalidInputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.", option="backend")
-    _require_jobs(backend, n_jobs)
-    if backend == "native":
-        return NativeScorer(model, classes)
-    return FastScorer(replace(proved_parts(model), classes=classes), n_jobs)
-
-
-def _require_jobs(backend: str, n_jobs: int) -> None:
     worker_count(n_jobs)
     if backend == "native" and n_jobs != 1:
         raise InvalidInputError(
@@ -77,30 +63,119 @@ def _require_jobs(backend: str, n_jobs: int) -> None:
         )
 
 
-class NativeScorer:
-    """A model evaluated by its own library, in the threads that it is set to."""
+@dataclass(frozen=True)
+class MarginGuard:
+    """Inputs closer than ``distance`` to the pruned model's own decision boundary go to the original.
 
-    n_jobs = 1  # the threads of the library are set on the model
+    Attributes
+    ----------
+    distance : float
+        In units of the margin; for several classes, the gap between the two largest margins.
+    fidelity, confidence : float
+        The targets.
+    n_val : int
+    n_differ : int
+        Rows of X_val that the pruned model answers with a different class.
+    share_guarded : float
+        Share of X_val that the pruned model answers.
+    """
 
-    def __init__(self, model: Model, classes: tuple[Any, ...]) -> None:
-        self._model = replace(model, native=load_native(model))
-        self.classes_ = np.asarray(classes)
-        self.n_features_in_ = model.forest.n_features
+    distance: f.Size
+    fidelity: f.Share
+    confidence: f.Share
+    n_val: f.Positive
+    n_differ: f.Count
+    share_guarded: f.Part
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Label (or score band) by the native ``predict``."""
-        return self.classes_[predict_classes(self._model, X)]
 
-    def predict_proba(self, X: Any, *, exact: bool = True) -> npt.NDArray[Any]:
-        """``predict_proba``, or what a booster's ``predict`` returns, one column per class; ``exact`` has no effect."""
-        return predict_probabilities(self._model, X)
+@dataclass(frozen=True, eq=False)
+class RegionGuard:
+    """A region as the kernel takes it."""
 
-    def decision_function(self, X: Any) -> npt.NDArray[Any]:
-        """Margins as the library returns them."""
-        if hasattr(self._model.native, "decision_function"):
-            return ask_native(lambda _, native, table: np.asarray(native.decision_function(table)), self._model, X)
-        margins = predict_margins(self._model, X)[0]
-        return margins[:, 0] if margins.shape[1] == 1 else margins
+    flat: FlatForest
+    sums: TableSums
+
+    @cached_property
+    def _trees(self) -> kernels.Trees:
+        return kernels.bind(self.flat, sums=self.sums)
+
+    def contains(self, X: FloatArray) -> BoolArray:
+        """Whether each row lies in the region."""
+        return self._trees.membership(X)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class MarginTest:
+    """A pruned model's own margin, which must be at least ``distance`` from its decision boundary."""
+
+    flat: FlatForest
+    sum: NativeSum
+    distance: float
+
+    @cached_property
+    def _trees(self) -> kernels.Trees:
+        return kernels.bind(self.flat, self.sum)
+
+    def margins(self, X: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """The margins that are compared."""
+        return self._trees.margins(X, n_jobs=n_jobs)[0]
+
+    def is_met(self, X: FloatArray, n_jobs: int = 1) -> BoolArray:
+        """Whether the margin of each row is far enough."""
+        return Decision(tuple(self.sum.cuts)).distance(self.margins(X, n_jobs)) >= self.distance
+
+
+@dataclass(frozen=True, eq=False)
+class GuardedParts:
+    """The parts of a guarded model.
+
+    Attributes
+    ----------
+    status : str
+        CERTIFIED if a region is the guard, VALIDATED if a margin is.
+    claim : str
+    schema : InputSchema
+    classes : tuple
+        Labels that ``predict`` returns.
+    region : object or None
+        Its ``contains`` says which rows of a matrix are inside; None if the margin alone is the guard.
+    own : MarginTest or None
+        None if the region is enough.
+    margin : MarginGuard or None
+        None if the region is the guard.
+    original, pruned : ScorerParts or None
+        What the kernel evaluates; None where the library does.
+    evidence : Evidence or None
+        Models, region and certificate; None if they were not read, as the kernel does not need them.
+    files : mapping or None
+        The folder that it was loaded from.
+    prepare : callable or None
+        Maps the user's rows to the model's columns (the first steps of a Pipeline).
+    finish : callable or None
+        Maps the model's probabilities to the user's (a calibrator).
+    """
+
+    status: str
+    claim: str
+    schema: InputSchema
+    classes: tuple[Any, ...]
+    region: Any = None
+    own: MarginTest | None = None
+    margin: MarginGuard | None = None
+    original: ScorerParts | None = None
+    pruned: ScorerParts | None = None
+    evidence: Evidence | None = None
+    files: Mapping[str, bytes] | None = None
+    prepare: Callable[[Any], Any] | None = None
+    finish: Callable[[Any], Any] | None = None
+
+    @property
+    def forests(self) -> tuple[Any, Any]:
+        """The trees of both models."""
+        if self.original is not None and self.pruned is not None:
+            return self.original.flat, self.pruned.flat
+        assert self.evidence is not None
+        return self.evidence.original.forest, self.evidence.pruned.forest
 
 
 @dataclass(frozen=True)
@@ -205,13 +280,24 @@ class GuardedModel:
         backend: str = "kernel",
         n_jobs: int = 1,
     ) -> None:
-        _require_jobs(backend, n_jobs)
-        parts = result if isinstance(result, GuardedParts) else parts_of(result, X_val, fidelity, confidence)
+        require_backend(backend, n_jobs)
+        parts = result
+        if not (isinstance(result, GuardedParts) and (backend == "native" or result.original is not None)):
+            from pine_boost.scoring.guards import parts_of, with_scorers
+
+            parts = result if isinstance(result, GuardedParts) else parts_of(result, X_val, fidelity, confidence)
+            parts = with_scorers(parts) if backend == "kernel" else parts
         self.parts, self.backend = parts, backend
         self.status, self.claim, self.margin = parts.status, parts.claim, parts.margin
-        self._original = make_scorer(parts.original, parts.classes, backend, n_jobs)
-        self._pruned = make_scorer(parts.pruned, parts.classes, backend, n_jobs)
-        self._margins = None if parts.own_distance is None else own_margins(parts.pruned)
+        self._original: Scorer
+        self._pruned: Scorer
+        if backend == "kernel":
+            self._original, self._pruned = FastScorer(parts.original, n_jobs), FastScorer(parts.pruned, n_jobs)
+        else:
+            from pine_boost.scoring.guards import NativeScorer
+
+            self._original = NativeScorer(parts.evidence.original, parts.classes)
+            self._pruned = NativeScorer(parts.evidence.pruned, parts.classes)
         self.classes_, self.n_features_in_ = self._original.classes_, self._original.n_features_in_
         self._schema = parts.schema
         if self._schema.feature_names is not None:
@@ -231,7 +317,7 @@ class GuardedModel:
 
     @n_jobs.setter
     def n_jobs(self, n_jobs: int) -> None:
-        _require_jobs(self.backend, n_jobs)
+        require_backend(self.backend, n_jobs)
         self._original.n_jobs = self._pruned.n_jobs = n_jobs
 
     @property
@@ -276,7 +362,7 @@ class GuardedModel:
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
         """Return the raw margins of the model that answers each row, as `FastScorer.decision_function` does."""
-        return self._ask(X, "decision_function", np.zeros((0, self.parts.original.forest.n_outputs)).squeeze())
+        return self._ask(X, "decision_function", np.zeros((0, self.parts.forests[0].n_outputs)).squeeze())
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write both models, the guard and a manifest of digests; `load_scorer` reads them.
@@ -287,24 +373,28 @@ class GuardedModel:
         overwrite : bool
             Replace files of these names that are not of an earlier guarded model, too.
         """
-        return save_guarded(self.parts, folder, overwrite=overwrite)
+        from pine_boost.folders import write_folder
+        from pine_boost.scoring.guards import guarded_files
+
+        return write_folder(folder, self.parts.files or guarded_files(self.parts), overwrite=overwrite)
 
     @cached_property
     def _exact(self) -> Scorer:
         """The original with its library's own bits, which the kernel has also for a bare booster."""
-        original = self.parts.original
-        asks_library = traits_of(original.forest.library).probabilities is not None
-        is_own = self.backend == "kernel" or asks_library or hasattr(original.native, "predict_proba")
-        return self._original if is_own else make_scorer(original, self.parts.classes)
+        if self.backend == "kernel" or self.parts.evidence is None:
+            return self._original
+        from pine_boost.scoring.guards import exact_scorer
+
+        return exact_scorer(self.parts.evidence.original, self._original)
 
     def __repr__(self) -> str:
-        before, after = (m.forest.n_trees for m in (self.parts.original, self.parts.pruned))
+        before, after = (forest.n_trees for forest in self.parts.forests)
         guard = "region" if self.parts.margin is None else f"margin {self.parts.margin.distance:g}"
         return f"GuardedModel({before} -> {after} trees, guard: {guard}, backend: {self.backend})"
 
     def headline(self) -> str:
         """One line: the status, the sizes and what guards the smaller model."""
-        before, after = (m.forest.n_trees for m in (self.parts.original, self.parts.pruned))
+        before, after = (forest.n_trees for forest in self.parts.forests)
         guard = "the region" if self.parts.margin is None else f"a margin of {self.parts.margin.distance:.4g}"
         return f"{self.status}: {before} -> {after} trees, guarded by {guard}"
 
@@ -317,14 +407,15 @@ class GuardedModel:
         matrix, parts = to_matrix(table, self._schema), self.parts
         inside = np.ones(len(matrix), dtype=bool)
         if parts.region is not None:
-            inside = parts.region.compiled.contains(matrix)
-        if self._margins is not None and (least := parts.own_distance) is not None:
-            margins = self._margins.margins(matrix, n_jobs=worker_count(self.n_jobs))[0]
-            inside &= parts.pruned.forest.decision.distance(margins) >= least
+            inside = parts.region.contains(matrix)
+        if parts.own is not None:
+            inside &= parts.own.is_met(matrix, worker_count(self.n_jobs))
         return inside
 
     def _ask(self, X: Any, question: str, nothing: npt.NDArray[Any], only: Scorer | None = None) -> npt.NDArray[Any]:
         """Put a question to the model that answers each row, or to one for all rows, and count the rows."""
+        from pine_boost.tables.native import row_count, take_rows  # a folder loads in milliseconds
+
         table = self._prepared(X)
         inside = self._inside(table) if only is None else np.zeros(row_count(table), dtype=bool)
         answers = nothing

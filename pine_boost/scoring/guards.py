@@ -1,14 +1,14 @@
-"""Build the parts of a guarded model from a result, with the region or the margin as its guard; write and read them.
+"""What a guarded model rests on: made from a result, written to a folder, read from one and checked.
 
 Results without a guarantee raise, and so do regions whose membership test needs the original.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost import json_fields as f
-from pine_boost import kernels
 from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate, Status, require
 from pine_boost.certificate.claims import (
@@ -28,94 +27,95 @@ from pine_boost.certificate.claims import (
     share_promise,
     short_statistic,
 )
-from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError, class_with_article
-from pine_boost.files import path_of
-from pine_boost.folders import write_folder
+from pine_boost.errors import (
+    CertificateMismatch,
+    InvalidInputError,
+    PineBoostError,
+    UnsupportedModelError,
+    class_with_article,
+)
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import largest_leaf
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, Model
-from pine_boost.native.predict import model_file, original_bytes, predict_classes
+from pine_boost.native.predict import (
+    ask_native,
+    load_native,
+    model_file,
+    original_bytes,
+    predict_classes,
+    predict_margins,
+    predict_probabilities,
+)
 from pine_boost.options import require_share
 from pine_boost.parsers import pickled, read_model
+from pine_boost.parsers.traits import traits_of
+from pine_boost.proof.exits import faults_of
 from pine_boost.region.region import Region
-from pine_boost.scoring.native_sum import plain_sum
+from pine_boost.scoring.fast_scorer import FastScorer
+from pine_boost.scoring.guarded import GuardedParts, MarginGuard, MarginTest, RegionGuard, Scorer
+from pine_boost.scoring.native_sum import native_sum, plain_sum
+from pine_boost.scoring.proved_exits import parts_of_model, proved_parts
 from pine_boost.scoring.scorer_folder import (
-    LAYERS,
     MANIFEST,
-    REMEDY,
-    layer_files,
+    guarded_folder,
     may_be_labels,
-    read_layers,
+    read_guarded,
     read_manifest,
-    read_named,
     require_trust,
-    with_manifest,
 )
+from pine_boost.scoring.scorer_verification import differing, is_same
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
-from pine_boost.tables.schema import InputSchema, schema_of
+from pine_boost.tables.schema import schema_of
 
 _STEPS_PER_OCTAVE = 16
 _OCTAVES = 24
 
 
-@dataclass(frozen=True)
-class MarginGuard:
-    """Inputs closer than ``distance`` to the pruned model's own decision boundary go to the original.
+class NativeScorer:
+    """A model evaluated by its own library, in the threads that it is set to."""
 
-    Attributes
-    ----------
-    distance : float
-        In units of the margin; for several classes, the gap between the two largest margins.
-    fidelity, confidence : float
-        The targets.
-    n_val : int
-    n_differ : int
-        Rows of X_val that the pruned model answers with a different class.
-    share_guarded : float
-        Share of X_val that the pruned model answers.
-    """
+    n_jobs = 1  # the threads of the library are set on the model
 
-    distance: f.Size
-    fidelity: f.Share
-    confidence: f.Share
-    n_val: f.Positive
-    n_differ: f.Count
-    share_guarded: f.Part
+    def __init__(self, model: Model, classes: tuple[Any, ...]) -> None:
+        self._model = replace(model, native=load_native(model))
+        self.classes_ = np.asarray(classes)
+        self.n_features_in_ = model.forest.n_features
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Label (or score band) by the native ``predict``."""
+        return self.classes_[predict_classes(self._model, X)]
+
+    def predict_proba(self, X: Any, *, exact: bool = True) -> npt.NDArray[Any]:
+        """``predict_proba``, or what a booster's ``predict`` returns, one column per class; ``exact`` has no effect."""
+        return predict_probabilities(self._model, X)
+
+    def decision_function(self, X: Any) -> npt.NDArray[Any]:
+        """Margins as the library returns them."""
+        if hasattr(self._model.native, "decision_function"):
+            return ask_native(lambda _, native, table: np.asarray(native.decision_function(table)), self._model, X)
+        margins = predict_margins(self._model, X)[0]
+        return margins[:, 0] if margins.shape[1] == 1 else margins
+
+
+def exact_scorer(model: Model, native: Scorer) -> Scorer:
+    """What gives the probabilities of a model bit for bit: its library, or the kernel for a bare booster."""
+    asks_library = traits_of(model.forest.library).probabilities is not None
+    if asks_library or hasattr(model.native, "predict_proba"):
+        return native
+    return FastScorer(replace(proved_parts(model), classes=tuple(native.classes_)))
 
 
 @dataclass(frozen=True, eq=False)
-class GuardedParts:
-    """The parts of a guarded model; exactly one of ``region`` and ``margin`` is the guard.
-
-    Attributes
-    ----------
-    original, pruned : Model
-    classes : tuple
-        Labels that ``predict`` returns.
-    region : Region or None
-    margin : MarginGuard or None
-    certificate : Certificate or None
-    prepare : callable or None
-        Maps the user's rows to the model's columns (the first steps of a Pipeline).
-    finish : callable or None
-        Maps the model's probabilities to the user's (a calibrator).
-    """
+class Evidence:
+    """What a guard rests on; ``margin``, or ``region`` and ``certificate``, are None."""
 
     original: Model
     pruned: Model
-    classes: tuple[Any, ...]
     region: Region | None = None
-    margin: MarginGuard | None = None
     certificate: Certificate | None = None
-    prepare: Callable[[Any], Any] | None = None
-    finish: Callable[[Any], Any] | None = None
-
-    @property
-    def schema(self) -> InputSchema:
-        """What a table of inputs looks like."""
-        return schema_of(self.original.forest)
+    margin: MarginGuard | None = None
 
     @property
     def own_distance(self) -> float | None:
@@ -125,11 +125,6 @@ class GuardedParts:
         if self.certificate is None or self.certificate.serving is None:
             return None
         return self.certificate.serving.distance
-
-    @property
-    def status(self) -> str:
-        """CERTIFIED if the region is the guard, VALIDATED if the margin is."""
-        return "CERTIFIED" if self.margin is None else VALIDATED
 
     @property
     def claim(self) -> str:
@@ -148,6 +143,39 @@ class GuardedParts:
             return self.claim
         kept = kept_answer(True, None, self.original.forest.decision.thresholds, exact=False)
         return short_statistic(share_promise(kept, guard.fidelity))
+
+    def parts(self, classes: tuple[Any, ...], **layers: Any) -> GuardedParts:
+        """The parts of a guarded model, without what the kernel evaluates in place of the library."""
+        region: Any = None if self.region is None else self.region.compiled
+        if region is not None and region.trees is not None:
+            region = RegionGuard(region.flat, region.sums)
+        return GuardedParts(
+            status="CERTIFIED" if self.margin is None else VALIDATED,
+            claim=self.claim,
+            schema=schema_of(self.original.forest),
+            classes=classes,
+            region=region,
+            own=None if self.own_distance is None else margin_test(self.pruned, self.own_distance),
+            margin=self.margin,
+            evidence=self,
+            **layers,
+        )
+
+
+def with_scorers(parts: GuardedParts) -> GuardedParts:
+    """The parts with what the kernel evaluates, whose exits are proved.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The kernel does not reproduce the decision of a model.
+    """
+    assert parts.evidence is not None
+    original, pruned = (
+        replace(proved_parts(model), classes=parts.classes)
+        for model in (parts.evidence.original, parts.evidence.pruned)
+    )
+    return replace(parts, original=original, pruned=pruned)
 
 
 def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> GuardedParts:
@@ -168,11 +196,12 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
             f"A guard needs a decision, and {original.kind} predicts a value; make the result with threshold=.",
             option="threshold",
         )
-    parts = GuardedParts(original, pruned, original.forest.classes, prepare=prepare, finish=finish)
+    classes = original.forest.classes
     if X_val is not None:
         rows = X_val if prepare is None else prepare(X_val)
         _require_fresh(result, rows)
-        return replace(parts, margin=measure_margin(original, pruned, rows, fidelity, confidence))
+        margin = measure_margin(original, pruned, rows, fidelity, confidence)
+        return Evidence(original, pruned, margin=margin).parts(classes, prepare=prepare, finish=finish)
     certificate, region = getattr(result, "certificate", None), getattr(result, "region", None)
     if certificate is None or region is None:
         raise InvalidInputError(
@@ -197,7 +226,7 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
         )
     if certificate.serving is not None:
         certificate.serving.require_region(region.tables_digest, region.tau)
-    return replace(parts, region=region, certificate=certificate)
+    return Evidence(original, pruned, region, certificate).parts(classes, prepare=prepare, finish=finish)
 
 
 def _require_fresh(result: Any, rows: Any) -> None:
@@ -217,9 +246,9 @@ def _require_fresh(result: Any, rows: Any) -> None:
         )
 
 
-def own_margins(pruned: Model) -> kernels.Trees:
-    """The kernel for the margins of a pruned model that its guard compares with a distance."""
-    return kernels.bind(flatten(pruned.forest), plain_sum(pruned.forest))
+def margin_test(pruned: Model, distance: float) -> MarginTest:
+    """The test of a pruned model's own margin."""
+    return MarginTest(flatten(pruned.forest), plain_sum(pruned.forest), distance)
 
 
 def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, confidence: float) -> MarginGuard:
@@ -230,7 +259,7 @@ def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, 
     matrix = to_matrix(X_val, schema_of(original.forest), "X_val")
     if len(matrix) == 0:
         raise InvalidInputError("X_val has no rows.", option="X_val")
-    margins = own_margins(pruned).margins(matrix)[0]
+    margins = margin_test(pruned, 0.0).margins(matrix)
     decision = pruned.forest.decision
     differs = decision.classes(margins) != predict_classes(original, X_val)
     return choose_margin(
@@ -278,47 +307,40 @@ def margin_levels(forest: Forest) -> FloatArray:
     return np.concatenate([top * 2.0 ** (-steps / _STEPS_PER_OCTAVE), [0.0]])
 
 
-def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write a folder that `load_scorer` reads; it appears complete or not at all."""
+def guarded_files(parts: GuardedParts) -> dict[str, bytes]:
+    """The files of a guarded model by name: models, region and certificate, and arrays that load without them."""
+    evidence = parts.evidence
+    assert evidence is not None
     files: dict[str, bytes] = {}
-    for role, model in (("original", parts.original), ("pruned", parts.pruned)):
+    for role, model in (("original", evidence.original), ("pruned", evidence.pruned)):
         suffix, contents = _model_contents(model)
         files[f"{role}.{suffix}"] = contents
-    if parts.region is not None:
-        files["region.json"] = f.canonical(parts.region.to_json()).encode()
-    if parts.certificate is not None:
-        files["certificate.json"] = parts.certificate.to_json().encode()
-    files |= layer_files(parts)
+    if evidence.region is not None:
+        files["region.json"] = f.canonical(evidence.region.to_json()).encode()
+    if evidence.certificate is not None:
+        files["certificate.json"] = evidence.certificate.to_json().encode()
+    with contextlib.suppress(UnsupportedModelError):
+        parts = parts if parts.original is not None else with_scorers(parts)
     facts = {
-        "model_digest": forest_digest(parts.original.forest),
-        "status": parts.status,
-        "claim": parts.claim,
-        "thresholds": parts.original.forest.decision.thresholds,
+        "model_digest": forest_digest(evidence.original.forest),
+        "pruned_digest": forest_digest(evidence.pruned.forest),
+        "thresholds": evidence.original.forest.decision.thresholds,
     }
-    fields = {
-        "pruned_digest": forest_digest(parts.pruned.forest),
-        "guard": None if parts.margin is None else asdict(parts.margin),
-    }
-    return write_folder(folder, with_manifest(files, fields, facts, parts.classes), overwrite=overwrite)
+    return guarded_folder(parts, files, facts)
 
 
-def read_guarded(
-    folder: str | os.PathLike[str], *, trust_pickle: bool = False, asks_library: bool = True
-) -> GuardedParts:
-    """The parts of a guarded model in a folder, each checked against the manifest and the certificate.
+def read_evidence(
+    files: Mapping[str, bytes], manifest: Mapping[str, Any], *, trust_pickle: bool, asks_library: bool
+) -> Evidence:
+    """Models, region and certificate of a folder, each checked against the manifest and the certificate.
 
     ``trust_pickle`` and ``asks_library`` are those of `read_model`.
     """
-    folder = path_of(folder)
-    manifest = read_manifest(folder)
-    files = {name: read_named(folder, name, manifest) for name in manifest["files"] if name != LAYERS}
     certificate = region = None
     if "certificate.json" in files:
         certificate = Certificate.from_json(files["certificate.json"])
     if "region.json" in files:
         region = Region.from_json(files["region.json"])
-    with f.reading("scorer manifest", REMEDY, CertificateMismatch):
-        margin = f.optional(f.record_of(MarginGuard))(manifest["guard"], "guard")
     stated = SimpleNamespace(
         original_digest=manifest["model_digest"],
         pruned_digest=manifest["pruned_digest"],
@@ -327,14 +349,40 @@ def read_guarded(
     )
     how: dict[str, Any] = {"trust_pickle": trust_pickle, "asks_library": asks_library}
     original, pruned = (_model_of(files, role, stated, **how) for role in ("original", "pruned"))
+    margin = manifest["guard"]
     _check_guard(manifest, certificate, region, margin)
     known = may_be_labels(manifest["classes"], original)
     require(known, f"The classes of {MANIFEST} are not those of the original model.")
-    prepare, finish = read_layers(folder, manifest, trust_pickle)
-    parts = GuardedParts(original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare, finish)
-    same = (parts.status, parts.claim) == (manifest["status"], manifest["claim"])
+    return Evidence(original, pruned, region, certificate, margin)
+
+
+def verify_guarded(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> Evidence:
+    """What a folder rests on; everything that it loads is derived from it again, and the exits are proved.
+
+    The certificate is not proved here, and the margin not measured.
+
+    Raises
+    ------
+    CertificateMismatch
+        Something in the folder does not follow from its models, its region and its certificate.
+    """
+    found, manifest = read_guarded(folder, "native", trust_pickle), read_manifest(folder)
+    evidence = found.evidence
+    assert evidence is not None
+    same = (found.status, found.claim) == (manifest["status"], manifest["claim"])
     require(same, f"The promise in {MANIFEST} is not that of the guard.")
-    return parts
+    if manifest["arrays"] is None:
+        return evidence
+    stated, odd = read_guarded(folder, "kernel", trust_pickle), []
+    for role in ("original", "pruned"):
+        model, kept = getattr(evidence, role), getattr(stated, role)
+        derived = parts_of_model(model, flatten(model.forest), native_sum(model), kept.plan)
+        odd += [f"{role}: {name}" for name in differing(kept, replace(derived, classes=found.classes))]
+        odd += [f"{role}: {fault}" for fault in ([] if odd else faults_of(model.forest, kept.plan))]
+    odd += [name for name in ("region", "own") if not is_same(getattr(stated, name), getattr(found, name))]
+    listed = ", ".join(odd[:5])
+    require(not odd, f"What the folder loads does not follow from its models and its guard ({listed}).")
+    return evidence
 
 
 def _model_contents(model: Model) -> tuple[str, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -279,10 +279,10 @@ def _differences(
         yield "this is not the model that the manifest names"
     if forest.decision.thresholds != tuple(manifest["thresholds"]):
         yield "the thresholds are not those of the manifest"
-    names = [*_differing(parts.flat, flatten(visited)), *_differing(parts.native, native)]
+    names = [*differing(parts.flat, flatten(visited)), *differing(parts.native, native)]
     if has_own_trees:
         names = [name for name in names if name in _OF_THE_TABLE]
-    if names := [*names, *_differing(parts.schema, schema_of(forest))]:
+    if names := [*names, *differing(parts.schema, schema_of(forest))]:
         listed = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
         yield f"the columns, trees or values of the scorer are not those of the model ({listed})"
     if parts.probability != replace(probability_rule(parsed), is_original=not has_own_trees):
@@ -294,15 +294,18 @@ def _differences(
             yield f"the steps around the trees ({name}) are not the model's"
 
 
-def _differing(found: Any, expected: Any) -> list[str]:
+def differing(found: Any, expected: Any) -> list[str]:
     """Names of the fields in which two records of one kind differ."""
     names = [field.name for field in fields(expected)]
-    return [name for name in names if not _is_same(getattr(found, name), getattr(expected, name))]
+    return [name for name in names if not is_same(getattr(found, name), getattr(expected, name))]
 
 
-def _is_same(found: Any, expected: Any) -> bool:
+def is_same(found: Any, expected: Any) -> bool:
+    """Whether two values, arrays or records of them are equal bit for bit."""
     if isinstance(expected, np.ndarray):
         own, other = ((array.dtype, array.shape, array.tobytes()) for array in (found, expected))
         return own == other
+    if is_dataclass(expected):
+        return type(found) is type(expected) and not differing(found, expected)
     both_nan = isinstance(expected, float) and isinstance(found, float) and found != found and expected != expected
     return both_nan or bool(found == expected)

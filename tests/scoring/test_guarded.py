@@ -158,13 +158,13 @@ def test_probabilities_are_those_of_the_model_that_answers(results, name, n_clas
 
 def test_a_pruned_model_in_float32_has_exact_margins_in_the_kernel(results):
     from pine_boost.native.predict import predict_margins
-    from pine_boost.scoring.guards import own_margins
+    from pine_boost.scoring.guards import margin_test
 
     for n_classes in (2, 3):
         _, result = results["xgboost", n_classes]
         X = hard_rows(result.original.forest, tables(n_classes)[0], seed=1)
         native = predict_margins(result.pruned, X)[0]
-        assert (own_margins(result.pruned).margins(X)[0] == native).all()
+        assert (margin_test(result.pruned, 0.0).margins(X) == native).all()
 
 
 def test_doubles_that_other_compiled_code_takes_for_missing(results):
