@@ -1,7 +1,7 @@
 """A scorer as a folder: its files and a manifest with their digests; numpy alone is enough to load it.
 
-A file that was replaced or damaged raises, and so do arrays that are not trees with exits. Pickles are loaded only if they
-are trusted.
+A file that was replaced or damaged raises, and so do arrays that are not trees with exits. Pickles are loaded only if
+they are trusted.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
 from pine_boost.region.region_ladder import RegionLadder
 from pine_boost.report.prune_report import render_report
+from pine_boost.scoring.guards import verify_guarded
 from pine_boost.sweeping import sweep
 from tests.support.grids import edge_rows
 from tests.support.verifying import fitted, reworded
@@ -413,8 +414,9 @@ def test_files_that_name_another_region_are_refused(served, tmp_path):
             verify(model, result.model, result.region, forged)
     beyond = replace(result.certificate, serving=replace(serving, tau=serving.tau + 1))
     GuardedModel(replace(result, certificate=beyond)).save(tmp_path / "guarded")
-    with pytest.raises(CertificateMismatch, match="serving margin"):
-        load_scorer(tmp_path / "guarded")
+    for read in (verify_guarded, lambda folder: load_scorer(folder, backend="native")):
+        with pytest.raises(CertificateMismatch, match="serving margin"):
+            read(tmp_path / "guarded")
     assert Certificate.from_json(result.certificate.to_json()).serving == serving
 
 
