@@ -77,12 +77,6 @@ def test_one_table_is_split_and_said_so(table, boosting):
     assert again.region.fingerprint() == first.region.fingerprint()
 
 
-def test_calibrating_on_the_rows_of_the_fit_is_refused(table, boosting):
-    X, _ = table
-    with pytest.raises(InvalidInputError, match="X_cal also occur in X_fit"):
-        prune_booster(boosting, X[:250], X[100:250], alpha=0.3)
-
-
 def test_alpha_0_needs_no_tables_splits_nothing_off_and_warns_of_nothing(table, boosting):
     bare = prune_booster(boosting, alpha=0, objective="l1")
     assert bare.region.tau is None
@@ -105,12 +99,6 @@ def test_the_result_keeps_what_it_promises(table, result, boosting):
     assert "CERTIFIED" in result._repr_html_()
 
 
-def test_labels_of_another_length_are_refused(table, result):
-    X, y = table
-    with pytest.raises(InvalidInputError, match="10 rows and y 9"):
-        result.evaluate(X[:10], y[:9])
-
-
 def test_a_saved_folder_is_complete_and_readable(result, tmp_path):
     folder = result.save(tmp_path / "deep" / "out")
     names = {path.name for path in folder.iterdir()}
@@ -131,12 +119,6 @@ def test_a_failed_write_leaves_no_folder_and_no_certificate(tmp_path):
         write_folder(tmp_path / "old", files, overwrite=True)
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["certificate.json"]
     assert (tmp_path / "old" / "certificate.json").read_text() == "{}"  # untouched
-
-
-def test_a_file_is_no_folder(result, tmp_path):
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(InvalidInputError, match="is a file"):
-        result.save(tmp_path / "taken")
 
 
 def test_representations_fit_into_a_line(result):

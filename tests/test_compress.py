@@ -170,12 +170,6 @@ def test_overlap_is_refused_or_only_measured(binary):
     assert "With confidence" not in result.record.claim
 
 
-def test_too_few_rows_are_named_at_once(binary):
-    model, X_fit, X_val, *_ = binary
-    with pytest.raises(InvalidInputError, match=r"needs at least 299.*0\.9704 at most"):
-        pine_boost.compress_booster(model, X_fit, X_val[:100])
-
-
 @pytest.mark.parametrize(
     "options",
     [

@@ -1,7 +1,5 @@
 """The typed reader of JSON: what fits is taken, everything else is refused with the name of the field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

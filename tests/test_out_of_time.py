@@ -13,7 +13,7 @@ from pine_boost.options import Options
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states, count_nearest
-from tests.support.command_line import run
+from tests.support.command_line import run, write_inputs
 from tests.support.verifying import fitted
 
 OVER = Budget(deadline=0.0)
@@ -86,9 +86,7 @@ def test_the_classifier_predicts_with_the_original(parts):
 @pytest.mark.parametrize("command", ["prune", "sweep"])
 def test_the_command_line_writes_the_original(parts, command, tmp_path, capsys):
     model, X_fit, X_cal = parts
-    model.save_model(tmp_path / "model.json")
-    np.save(tmp_path / "fit.npy", X_fit)
-    np.save(tmp_path / "cal.npy", X_cal)
+    write_inputs(tmp_path, model, fit=X_fit, cal=X_cal)
     code, out, _ = run(
         capsys,
         f"{command} {tmp_path}/model.json --fit {tmp_path}/fit.npy --cal {tmp_path}/cal.npy "

@@ -173,17 +173,13 @@ def test_the_elapsed_time_is_updated_between_steps_and_the_line_is_cleared():
     assert terminal.getvalue().endswith("\r")  # what follows begins at column 1
 
 
-def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy():
+def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy(python_hears_ctrl_c):
     log = io.StringIO()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    try:
-        timer.start()
-        with pytest.raises(KeyboardInterrupt), Progress(log):
-            time.sleep(5)
-        timer.join()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt), Progress(log):
+        time.sleep(5)
+    timer.join()
     assert log.getvalue() == "Ctrl-C: stopping; the best result so far is kept, if there is one\n"
     assert signal.set_wakeup_fd(-1) == -1
 

@@ -86,15 +86,17 @@ def test_selecting_on_seen_rows_is_refused(parts):
         select_alpha(model, X_fit, X_cal, X_cal, 0.9, alphas=[0.6], objective="l1")
 
 
-@pytest.mark.parametrize("wrong", [{"target_fidelity": 1.0}, {"target_fidelity": 0}, {"delta": 0.0}, {"rule": "bayes"}])
-def test_refuses_what_means_nothing(parts, wrong):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"target_fidelity": 1.0}, "target_fidelity"),
+        ({"target_fidelity": 0}, "target_fidelity"),
+        ({"delta": 0.0}, "delta"),
+        ({"rule": "bayes"}, "rule"),
+        ({"X_sel": np.zeros((0, 5))}, "X_sel has no rows"),
+    ],
+)
+def test_refuses_what_means_nothing(parts, wrong, message):
     model, X_fit, X_cal, X_sel = parts
-    keywords = {"target_fidelity": 0.9, **wrong}
-    with pytest.raises(InvalidInputError):
-        select_alpha(model, X_fit, X_cal, X_sel, **keywords)
-
-
-def test_refuses_an_empty_selection_table(parts):
-    model, X_fit, X_cal, X_sel = parts
-    with pytest.raises(InvalidInputError, match="X_sel has no rows"):
-        select_alpha(model, X_fit, X_cal, X_sel[:0], 0.9, alphas=[0.6], objective="l1")
+    with pytest.raises(InvalidInputError, match=message):
+        select_alpha(model, X_fit, X_cal, **{"X_sel": X_sel, "target_fidelity": 0.9, **wrong})

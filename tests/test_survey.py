@@ -12,7 +12,7 @@ import pine_boost
 from pine_boost import InvalidInputError
 from pine_boost.cli import main
 from pine_boost.surveying import Asked, Line, _monotone
-from tests.support.command_line import words
+from tests.support.command_line import words, write_inputs
 from tests.support.native_models import make_table
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
@@ -157,9 +157,7 @@ def test_a_regressor_is_offered_no_proof():
 def test_command_line(tmp_path, capsys, monkeypatch):
     X, y = make_table(2, n_rows=900)
     model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:500], y[:500])
-    model.save_model(tmp_path / "model.json")
-    for name, rows in (("fit", X[:500]), ("look", X[500:])):
-        np.save(tmp_path / f"{name}.npy", rows)
+    write_inputs(tmp_path, model, fit=X[:500], look=X[500:])
     arguments = words(
         f"survey {tmp_path}/model.json --fit {tmp_path}/fit.npy --look {tmp_path}/look.npy "
         f"--time-limit 5 -o {tmp_path}/s.json"

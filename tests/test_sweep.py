@@ -137,29 +137,6 @@ def test_the_default_grid_leaves_out_what_indifference_has_no_room_for(parts):
         sweep(model, X_fit, X_cal, indifference=0.1, alphas=[0.0, 0.6])
 
 
-def test_no_time_gives_the_original_and_says_so(parts):
-    model, X_fit, X_cal, _ = parts
-    swept = sweep(model, X_fit, X_cal, alphas=[0.1, 0.6], time_limit=1e-6)
-    for result in swept:
-        if result.search.pruned is None and result.search.stopped != "optimal":
-            assert result.status == "NOT_CERTIFIED"
-            assert result.model is model
-        else:
-            assert result.status == "CERTIFIED"
-
-
-def test_an_interrupt_keeps_what_was_certified(parts):
-    model, X_fit, X_cal, _ = parts
-
-    def stop_in_the_second(alpha, step):
-        if alpha == 0.3 and step.phase != "walks":
-            raise KeyboardInterrupt
-
-    swept = sweep(model, X_fit, X_cal, alphas=[0.1, 0.3, 0.6], callback=stop_in_the_second)
-    assert swept.alphas == (0.3, 0.6)
-    assert swept[0.6].status == "CERTIFIED"
-
-
 @pytest.mark.parametrize("alphas", [[], [1.0], [-0.1], ["many"], 0.1])
 def test_refuses_grids_that_are_none(parts, alphas):
     model, X_fit, X_cal, _ = parts

@@ -1,7 +1,5 @@
 """Rows on and beside thresholds, and how many of them break a certificate natively."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pine_boost.model.forest import Forest

@@ -4,8 +4,6 @@ In comes a Forest in the manner of a library; out goes the Model that was read b
 XGBoost document, CatBoost JSON, LightGBM text or scikit-learn estimator with these trees. Intercepts must be 0.
 """
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 from typing import Any

@@ -4,8 +4,6 @@ In come a random forest and a path of conditions; out goes the forest with one m
 only non-zero leaf lies at the end of that path, and the pruned model without that tree.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -4,8 +4,6 @@ In come a manner of model and a kind of counterexample; out go triples that shar
 where they can. Every triple is built to be broken; nothing here decides whether it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Every method of proof, asked about a planted case."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

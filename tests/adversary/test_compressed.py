@@ -37,7 +37,6 @@ def _attack(seed, n_rows, names, few):
         if result.status != "VALIDATED":
             continue
         n_smaller += 1
-        assert result.original is not None
         edges = adversarial_rows(rng, result.original.forest, X, n_rows // 2)
         fresh = random_rows(rng, n_classes, gaps, n_rows // 2)[0]
         for rows in (edges, fresh):

@@ -1,7 +1,5 @@
 """A child for benchmarks.measuring: takes memory, sleeps, tells whether it was interrupted."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

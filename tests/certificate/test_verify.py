@@ -11,14 +11,13 @@ from pine_boost.build_result import build_prune_result
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.tree_matching import match_trees, require_decisive
 from pine_boost.cli import main
-from pine_boost.errors import CertificateMismatch, MalformedModelError
+from pine_boost.errors import CertificateMismatch
 from pine_boost.exporters import export
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import spread
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
-from pine_boost.native.predict import predict_classes
 from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.proof.boxes import branch_and_bound
@@ -178,7 +177,6 @@ def _planted(result, seed):
     """One tree of the pruned model turned around, and a certificate forged to match."""
     rng = np.random.default_rng(seed)
     pruned = result.search.pruned
-    assert pruned is not None
     forest = pruned.forest
     number = int(rng.integers(len(pruned.kept)))
     own = (forest.node_tree == pruned.kept[number]) & (forest.kind == SplitKind.LEAF)
@@ -203,7 +201,6 @@ def test_a_forged_certificate_is_refuted_natively(booster):
             continue
         n_refuted += 1
         point = found.counterexample
-        assert point is not None
         assert point.native
         row = point.row[None]
         assert result.region.contains(row, model=result.original)[0]
@@ -245,25 +242,6 @@ def test_more_jobs_give_the_same_answers(booster, monkeypatch):
     alone = verify(model, native, result.region, certificate)
     both = verify(model, native, result.region, certificate, n_jobs=2)
     assert [p.answer for p in alone.proofs] == [p.answer for p in both.proofs]
-
-
-def test_damaged_files_are_refused(booster, tmp_path):
-    model, result = booster
-    (tmp_path / "certificate.json").write_text("{}")
-    (tmp_path / "region.json").write_text("[1, 2")
-    with pytest.raises(CertificateMismatch, match="'format' is null"):
-        verify(model, result.model, result.region, tmp_path / "certificate.json")
-    with pytest.raises(MalformedModelError):
-        verify(model, result.model, tmp_path / "region.json", result.certificate)
-
-
-def test_native_classes_agree_on_rows_of_the_region(booster):
-    _, result = booster
-    X, _ = breast_or_iris(2)
-    inside = result.region.contains(X, model=result.original)
-    assert inside.mean() > 0.5
-    before, after = (predict_classes(m, X[inside]) for m in (result.original, result.pruned))
-    assert np.array_equal(before, after)
 
 
 def _edit_region(edit):
@@ -337,14 +315,13 @@ def _one_ulp_up(numbers, place):
 
 
 MODEL_EDITS = [
-    lambda tree: _one_ulp_up(tree["split_conditions"], tree["left_children"].index(-1)),  # a leaf
     lambda tree: _one_ulp_up(tree["split_conditions"], 0),
     lambda tree: tree["default_left"].__setitem__(0, 1 - tree["default_left"][0]),
     lambda tree: tree["split_indices"].__setitem__(0, (tree["split_indices"][0] + 1) % 6),
 ]
 
 
-@pytest.mark.parametrize("edit", MODEL_EDITS, ids=["leaf", "threshold", "default", "feature"])
+@pytest.mark.parametrize("edit", MODEL_EDITS, ids=["threshold", "default", "feature"])
 def test_an_edited_model_is_noticed(booster, edit):
     model, result = booster
     with pytest.raises(CertificateMismatch, match="pruned model is not the one"):
@@ -353,7 +330,7 @@ def test_an_edited_model_is_noticed(booster, edit):
         verify(_with_document(model, edit), result.model, result.region, result.certificate)
 
 
-@pytest.mark.parametrize("edit", MODEL_EDITS[1:])
+@pytest.mark.parametrize("edit", MODEL_EDITS)
 def test_an_edited_split_with_a_forged_certificate_is_noticed(booster, edit):
     model, result = booster
     contents = _with_document(result.model, edit)

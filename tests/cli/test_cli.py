@@ -17,6 +17,7 @@ from pine_boost.fleet import Job, Policy, run_job
 from pine_boost.region.region import Region
 from pine_boost.tables.table_files import read_any
 from tests.support.command_line import expect, run, words
+from tests.support.native_tables import write_parts
 
 
 def test_prune_writes_a_model_that_keeps_its_promise(files, pruned):
@@ -246,11 +247,7 @@ def test_a_table_that_was_counted_is_not_counted_again(files, pruned, tmp_path, 
 
 
 def _folder(source, target):
-    frame = read_any(source, {})
-    target.mkdir()
-    for number, part in enumerate(np.array_split(np.arange(len(frame)), 3)):
-        frame.iloc[part].to_parquet(target / f"part-{number}.parquet", index=False)
-    return target
+    return write_parts(read_any(source, {}), target)
 
 
 def test_folders_are_pruned_as_one_file(files, tmp_path, capsys):

@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import xgboost
 from sklearn import datasets
@@ -25,7 +24,7 @@ from pine_boost.errors import HoldoutWarning, InvalidInputError, MissingDependen
 from pine_boost.options import TABLE, as_command, flag_of, read_texts
 from pine_boost.region.domain import Condition, Domain, read_domain
 from pine_boost.region.region import Region
-from tests.support.command_line import expect, run, words
+from tests.support.command_line import expect, run, words, write_inputs
 
 PACKAGE = Path(pine_boost.__file__).parent
 TABLES = ("X_fit", "X_cal", "X_val", "X_look")
@@ -285,9 +284,7 @@ def test_ctrl_c_is_acknowledged_without_a_terminal(tmp_path, monkeypatch, capsys
 def test_ctrl_c_keeps_the_best_certified_model(tmp_path):
     X, y = datasets.load_breast_cancer(return_X_y=True)
     model = xgboost.XGBClassifier(n_estimators=60, max_depth=3, nthread=1).fit(X[:250], y[:250])
-    model.save_model(tmp_path / "model.json")
-    np.save(tmp_path / "fit.npy", X[:250])
-    np.save(tmp_path / "cal.npy", X[250:])
+    write_inputs(tmp_path, model, fit=X[:250], cal=X[250:])
     process = subprocess.Popen(
         words(f"{sys.executable} -m pine_boost prune model.json --fit fit.npy --cal cal.npy --alpha 0.05 -o out"),
         cwd=tmp_path,
@@ -296,7 +293,6 @@ def test_ctrl_c_keeps_the_best_certified_model(tmp_path):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    assert process.stderr is not None
     process.stderr.readline()  # the search has begun
     time.sleep(1.0)
     os.kill(process.pid, signal.SIGINT)

@@ -9,7 +9,7 @@ import xgboost
 from sklearn import datasets
 
 from pine_boost import compress_booster, prune_booster
-from tests.support.command_line import exit_code
+from tests.support.command_line import exit_code, write_inputs
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -19,13 +19,11 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guard")
     X, y = datasets.make_moons(4000, noise=0.3, random_state=0)
     model = xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1).fit(X[:600], y[:600])
-    model.save_model(folder / "model.json")
+    write_inputs(folder, model, fresh=X[1200:], val=X[600:1200])
     model.set_params(n_estimators=4).fit(X[:600], y[:600]).save_model(folder / "other.json")
     original = str(folder / "model.json")
     prune_booster(original, X[:600], X[600:1200], alpha=0.2).save(folder / "pruned", report=False)
     compress_booster(original, X[:600], X[600:1200], fidelity=0.9).save(folder / "compressed")
-    np.save(folder / "fresh.npy", X[1200:])
-    np.save(folder / "val.npy", X[600:1200])
     return folder
 
 

@@ -13,6 +13,7 @@ from sklearn import ensemble
 
 from pine_boost import InvalidInputError, compress_booster, select_alpha, verify_compression
 from pine_boost.tables import rows
+from tests.support.native_tables import write_parts
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -41,13 +42,6 @@ def _model(kind, frame, y):
     return model.fit(frame[:600], y[:600])
 
 
-def _write(frame, folder, n_files):
-    folder.mkdir()
-    for number, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
-        frame.iloc[part].to_parquet(folder / f"part-{number}.parquet", index=False)
-    return folder
-
-
 def _same_record(found, expected):
     timeless = {"date": "", "seconds": 0.0}
     assert replace(found.record, **timeless) == replace(expected.record, **timeless)
@@ -63,7 +57,7 @@ def test_compression_is_that_of_the_rows_in_memory(kind, form, tmp_path, monkeyp
     assert expected.status == "VALIDATED"
     assert expected.leaves_after < expected.leaves_before
     monkeypatch.setattr(rows, "CHUNK_ROWS", 150)
-    fit, val = _write(X_fit, tmp_path / "fit", 2), _write(X_val, tmp_path / "val", 3)
+    fit, val = write_parts(X_fit, tmp_path / "fit", 2), write_parts(X_val, tmp_path / "val", 3)
     first, second = {
         "folders": (fit, val),
         "dataset": (X_fit, dataset.dataset(val)),
@@ -85,7 +79,7 @@ def test_selection_is_that_of_the_rows_in_memory(tmp_path, monkeypatch):
     options = {"rule": "empirical", "alphas": [0.2, 0.5], "time_limit": 20}
     expected = select_alpha(model, X_fit, X_cal, X_sel, 0.9, **options)
     monkeypatch.setattr(rows, "CHUNK_ROWS", 150)
-    sel = _write(X_sel, tmp_path / "sel", 3)
+    sel = write_parts(X_sel, tmp_path / "sel", 3)
     for large in (sel, dataset.dataset(sel), dask_frame.from_pandas(X_sel, npartitions=2)):
         found = select_alpha(model, X_fit, X_cal, large, 0.9, **options)
         assert found.candidates == expected.candidates
@@ -104,7 +98,7 @@ def test_a_sample_of_the_fit_rows_is_drawn_alike(tmp_path):
     space, schema = build_space(forest), schema_of(forest)
     drawn = [
         draw_states(rows.open_rows(table, schema), space, 100, np.random.default_rng(5))
-        for table in (frame, _write(frame, tmp_path / "all", 4))
+        for table in (frame, write_parts(frame, tmp_path / "all", 4))
     ]
     assert len(drawn[0]) == 100
     assert (drawn[0] == drawn[1]).all()
@@ -118,7 +112,7 @@ def test_a_pipeline_takes_no_table_in_chunks(tmp_path):
     frame = frame[["a", "c"]]
     pipeline = make_pipeline(StandardScaler(), xgboost.XGBClassifier(n_estimators=5, n_jobs=1))
     pipeline.fit(frame[:400], y[:400])
-    folder = _write(frame[400:], tmp_path / "val", 2)
+    folder = write_parts(frame[400:], tmp_path / "val", 2)
     with pytest.raises(InvalidInputError, match="read in chunks, and the first steps"):
         compress_booster(pipeline, frame[:400], folder)
 

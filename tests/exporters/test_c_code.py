@@ -15,14 +15,14 @@ from tests.support.native_models import MODELS, built
 from tests.support.value_models import lgb, xgb
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
-FLAGS = ["-std=c99", "-O1", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unused-function"]
+FLAGS = ["-std=c99", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unused-function"]
 
 
-def compiled(parts, program):
+def compiled(parts, program, level="-O0"):
     """The program of a scorer, beside its source."""
     source = program.with_suffix(".c")
     source.write_bytes(to_c(parts.flat, parts.native, parts.plan, parts.classes, "A claim.\n"))
-    subprocess.run([find_compiler(), *FLAGS, "-o", program, source, "-lm"], check=True)
+    subprocess.run([find_compiler(), *FLAGS, level, "-o", program, source, "-lm"], check=True)
     return program
 
 
@@ -96,7 +96,9 @@ def programs(tmp_path_factory):
     for n_features in (1, 2):
         X = np.random.default_rng(0).normal(size=(50, n_features))
         native = RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, (X[:, 0] > 0).astype(int))
-        made[n_features] = compiled(pine_boost.accelerate_booster(native).scorer.parts, folder / f"of_{n_features}")
+        made[n_features] = compiled(
+            pine_boost.accelerate_booster(native).scorer.parts, folder / f"of_{n_features}", "-O1"
+        )
     return made
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
@@ -18,7 +18,17 @@ from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import SplitKind
 from pine_boost.parsers.sklearn.read import SklearnDocument, read_sklearn
 from tests.support.grids import edge_rows, grid_forest, integer_margins
-from tests.support.sklearn_models import CASES, check_exported, fitted, native_values, probe_rows, random_case, table
+from tests.support.sklearn_models import (
+    CASES,
+    check_exported,
+    fitted,
+    native_values,
+    probe_rows,
+    random_case,
+    table,
+    to_raw,
+)
+from tests.support.trimmed import cut, n_remaining
 
 
 def random_weights(model, seed):
@@ -189,13 +199,14 @@ def test_forest_with_threshold_keeps_it(name, threshold):
     native = fitted(name, 2)
     model = read_sklearn(native, threshold=threshold)
     codes, raw = probe_rows(model, name, 2)
-    for weights in (None, random_weights(model, 1)):
-        pruned = grid_forest(model.forest, weights, grid=30)
+    whole = grid_forest(model.forest, grid=30)
+    for pruned in (whole, cut(whole), grid_forest(model.forest, random_weights(model, 1), grid=30)):
         exported = export(model, pruned)
         probabilities = exported.predict_proba(raw)
         above = integer_margins(pruned, codes)[:, 0] > 0
         assert np.array_equal(probabilities[:, 1] > threshold, above)
         assert probabilities.sum(axis=1) == pytest.approx(1.0)
+        assert read_sklearn(exported, threshold=threshold).forest.n_nodes == n_remaining(pruned)
     assert 0 < above.sum() < len(above)
 
 
@@ -210,17 +221,6 @@ def test_forest_threshold_holds_one_grid_unit_and_ties():
         value_int[first, 0] = units * (model.forest.kind[first] == SplitKind.LEAF)
         exported = export(model, replace(pruned, value_int=value_int))
         assert set((exported.predict_proba(X)[:, 1] > 0.3).tolist()) == {expected}
-
-
-def test_regression_forest_with_threshold():
-    X, y = table(3, "")
-    native = RandomForestRegressor(6, max_depth=4, random_state=0).fit(X, X[:, 0] * 40 + y)
-    model = read_sklearn(native, threshold=11.3)
-    pruned = grid_forest(model.forest, random_weights(model, 0), grid=25)
-    exported = export(model, pruned)
-    above = integer_margins(pruned, X)[:, 0] > 0
-    assert 0 < above.sum() < len(X)
-    assert np.array_equal(exported.predict(X) > 11.3, above)
 
 
 def test_refusals():
@@ -265,13 +265,6 @@ def test_random_exports(kind, seed, n_classes, data):
         )
     )
     codes = edge_rows(model.forest, np.abs(np.round(X)), limit=60, seed=seed)
-    raw = codes.copy()
     if kind in ("gradient", "adaboost"):
-        codes = raw = np.where(np.isnan(codes), 0.0, codes)
-    if kind == "histogram":
-        known = model.forest.feature_categories[1]
-        assert known is not None
-        is_code = np.isin(codes[:, 1], np.arange(len(known)))
-        raw[is_code, 1] = np.array(known)[codes[is_code, 1].astype(int)]
-        raw[~is_code & ~np.isnan(codes[:, 1]), 1] = 1e6
-    check_export(model, grid_forest(model.forest, weights), codes, raw)
+        codes = np.where(np.isnan(codes), 0.0, codes)
+    check_export(model, grid_forest(model.forest, weights), codes, to_raw(model.forest, codes))

@@ -1,7 +1,5 @@
 """Trimmed models of every library: nodes really gone, margins exact, SHAP, importances and wrappers at work."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable
@@ -468,12 +466,14 @@ def test_histograms_keep_counts_and_sets():
     assert np.all(np.isfinite(found))
 
 
+@pytest.mark.parametrize("weights", ["all", "some"])
 @pytest.mark.parametrize("name", ["forest", "extra trees", "tree", "gradient", "histogram"])
-def test_regressors_with_a_threshold(name):
+def test_regressors_with_a_threshold(name, weights):
     X, y = sklearn_models.table(4, "")
     native = clone(value_models.ESTIMATORS[name]).fit(X, y + 0.125)
     model = read_model(native, threshold=1.5)
-    pruned = cut(grid_forest(model.forest, grid=20), share=0.3, seed=1)
+    kept = _weights(model.forest, 0) if weights == "some" else None
+    pruned = cut(grid_forest(model.forest, kept, grid=20), share=0.3, seed=1)
     exported = export(model, pruned)
     rows = np.vstack([X, edge_rows(model.forest, X, limit=60)])
     if name == "gradient":
@@ -483,21 +483,11 @@ def test_regressors_with_a_threshold(name):
         n_trees = len(getattr(exported, "estimators_", [0]))
         above = exported.predict(rows) > 1.5
         assert np.array_equal(above, margins > 0)
+        assert 0 < above.sum() < len(rows)
         assert exported.predict(rows) == pytest.approx(margins / n_trees + 1.5, abs=1e-9)
     else:
         assert np.array_equal(exported.predict(rows), margins)
     assert read_model(exported, threshold=1.5).forest.n_nodes == n_remaining(pruned)
-
-
-def test_a_classifier_with_a_threshold():
-    native = sklearn_models.fitted("forest", 2)
-    model = read_model(native, threshold=0.3)
-    pruned = cut(grid_forest(model.forest, grid=24), share=0.3)
-    exported = export(model, pruned)
-    codes, raw = sklearn_models.probe_rows(model, "forest", 2)
-    above = exported.predict_proba(raw)[:, 1] > 0.3
-    assert np.array_equal(above, integer_margins(pruned, codes)[:, 0] > 0)
-    assert read_model(exported, threshold=0.3).forest.n_nodes == n_remaining(pruned)
 
 
 def test_a_new_leaf_that_is_no_vote_is_refused():

@@ -112,13 +112,6 @@ class _Clock:
         return self.real() + self.ahead
 
 
-@pytest.mark.parametrize("limit", [1e-9, 1e-3, 0.05])
-def test_hardly_any_time(data, limit):
-    model, X = data
-    result = prune_booster(model, X[:250], X[250:], alpha=0.2, time_limit=limit)
-    _check(result, model, X)
-
-
 class _PressedWhileFitting:
     """A score of the user's own, during whose fit Ctrl-C is pressed."""
 
@@ -272,15 +265,14 @@ def test_a_second_ctrl_c_is_raised(boosted, monkeypatch):
 
 def test_ctrl_c_in_a_sweep_keeps_what_was_done(data):
     model, X = data
-    seen = []
 
     def press(alpha, step):
-        seen.append(alpha)
-        if len(set(seen)) == 2:
+        if alpha == 0.2 and step.phase != "walks":
             raise KeyboardInterrupt
 
     swept = sweep(model, X[:250], X[250:], alphas=[0.1, 0.2, 0.4], callback=press)
-    assert 1 <= len(swept.alphas) <= 2
+    assert swept.alphas == (0.2, 0.4)
+    assert swept[0.4].status == "CERTIFIED"
     for result in swept:
         _check(result, model, X)
 

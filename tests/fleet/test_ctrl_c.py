@@ -13,6 +13,7 @@ from sklearn import ensemble
 from pine_boost import InvalidInputError
 from pine_boost.cli import main
 from pine_boost.fleet import NOT_RUN, Job, Policy, read_jobs, run_fleet, run_job
+from tests.support.command_line import write_inputs
 
 pytestmark = pytest.mark.usefixtures("python_hears_ctrl_c")
 
@@ -29,9 +30,7 @@ def place(tmp_path_factory):
     model.fit(X, X[:, 0] + X[:, 1] > 0)
     for name in ("de", "fr", "it", "jp"):
         (folder / name).mkdir()
-        (folder / name / "model.pkl").write_bytes(pickle.dumps(model))
-        np.save(folder / name / "fit.npy", X[:200])
-        np.save(folder / name / "cal.npy", X[200:])
+        write_inputs(folder / name, model, fit=X[:200], cal=X[200:])
     return folder
 
 

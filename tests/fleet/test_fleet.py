@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from sklearn import datasets, ensemble
 
-from pine_boost import InvalidInputError, Region, load_scorer, survey, verify
+from pine_boost import InvalidInputError, Region, load_scorer, survey
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.cli import build_parser, main
 from pine_boost.fleet import Job, Policy, read_jobs, run_fleet, run_job
 from pine_boost.options import Options, fleet_options, option_of
-from tests.support.command_line import words
+from tests.support.command_line import words, write_inputs
 from tests.support.native_models import CATBOOST_QUIET
+from tests.support.verifying import verify_folder
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -37,9 +38,7 @@ def place(tmp_path_factory):
         model = ensemble.GradientBoostingClassifier(n_estimators=4 + number, max_depth=2)
         model.fit(X[:250], y[:250])
         (folder / name).mkdir()
-        (folder / name / "model.pkl").write_bytes(pickle.dumps(model))
-        np.save(folder / name / "fit.npy", X[:250])
-        np.save(folder / name / "cal.npy", X[250:450])
+        write_inputs(folder / name, model, fit=X[:250], cal=X[250:450])
         rows.append([name, f"{name}/model.pkl", f"{name}/fit.npy", f"{name}/cal.npy"])
     with (folder / "jobs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["name", "model", "fit", "cal"], *rows])
@@ -73,14 +72,7 @@ def test_every_job_gets_its_folder_and_a_second_run_does_nothing(place, tmp_path
     assert "3 jobs: 3 CERTIFIED" in found.summary()
     folder = tmp_path / "out" / "jp"
     assert {path.name for path in folder.iterdir()} == {"model.pkl", "region.json", "certificate.json", "job.json"}
-    checked = verify(
-        place / "jp" / "model.pkl",
-        folder / "model.pkl",
-        folder / "region.json",
-        folder / "certificate.json",
-        trust_pickle=True,
-    )
-    assert checked.agrees
+    assert verify_folder(place / "jp" / "model.pkl", folder, trust_pickle=True).agrees
     lines = list(csv.DictReader((tmp_path / "out" / "summary.csv").read_text().splitlines()))
     assert [line["trees_before"] for line in lines] == ["4", "5", "6"]
     page = (tmp_path / "out" / "summary.html").read_text()
@@ -297,11 +289,12 @@ def test_options_that_cannot_be_run_are_refused(place, tmp_path):
         ({"options": 3}, "options must be a mapping"),
         ({"folder": 3}, "3 is not the path of a folder"),
         ({"jobs": 3}, "jobs must be a path or Jobs, got 3"),
+        ({"jobs": [("a", "m.pkl")]}, "jobs must be a path or Jobs, got"),
         ({"jobs": [Job(3, "model.json")]}, "Job 3: a name becomes a folder"),
         ({"jobs": [Job("a", 3)]}, "3 is not the path of a model"),
         ({"jobs": [Job("a", "model.json", options=3)]}, "options must be a mapping"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_calls_that_cannot_be_run_are_refused_before_any_work(wrong, message, place, tmp_path):
     with pytest.raises(InvalidInputError, match=message):

@@ -3,8 +3,6 @@
 Anything but a PineBoostError or a correct model is a finding; it is raised with its seed and kept in LAST_INPUT.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

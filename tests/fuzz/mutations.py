@@ -1,7 +1,5 @@
 """Ways to damage bytes, JSON data or lines, with one to four faults each; what they mean plays no part."""
 
-from __future__ import annotations
-
 import copy
 from random import Random
 from typing import Any

@@ -3,8 +3,6 @@
 Both the file itself and what is written from it are loaded, in a child process.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -3,8 +3,6 @@
 A library that refuses the file, crashes, hangs or eats memory is a finding; only the child ends.
 """
 
-from __future__ import annotations
-
 import os
 from multiprocessing import get_context
 from multiprocessing.connection import Connection

@@ -3,8 +3,6 @@
 ``python -m tests.fuzz.targets NAME --seconds N [--seed S]`` runs one by the clock.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import faulthandler

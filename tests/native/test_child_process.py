@@ -1,7 +1,5 @@
 """The child process: the same classes as here, and one clear error when the library dies."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys

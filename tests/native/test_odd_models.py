@@ -237,7 +237,6 @@ def test_the_region_takes_the_original_itself(name):
     model = make().fit(X, (y > 2).astype(int) if "classes" in name else y)
     result = prune_booster(model, X[:300], X[300:], alpha=0.4, indifference=0.05, threshold=threshold, time_limit=20)
     region, rows = result.region, X[300:]
-    assert region.delta is not None
     margins, _ = predict_margins(read_model(model, threshold=threshold), rows)
     expected = region.contains(rows, margins=margins)
     assert 0 < expected.sum() < len(rows)

@@ -48,7 +48,6 @@ def _check_margins(result, X):
     classes adds fractions -w / (K - 1): there the proven bound holds.
     """
     pruned = result.search.pruned
-    assert pruned is not None
     expected = np.ldexp(integer_margins(pruned, X).astype(np.float64), -pruned.grid)
     # of an averaged LightGBM model too the raw score is the sum; predict divides
     native, found = result.model, native_margins_of(result.model, X)
@@ -72,7 +71,6 @@ def _check_original_margins(result, X):
     states = result.region.space.states(X)
     integers = problem.original_margins_int(problem.trees.leaves(states)).astype(np.float64)
     predicted = predict_margins(result.original, X)
-    assert predicted is not None
     native, blur = predicted
     distance = np.abs(native - np.ldexp(integers, -problem.scale)).max()
     assert distance <= original_band(problem) + blur
@@ -262,7 +260,6 @@ def test_needed_distance_is_kept_natively():
     model, X = built("xgb binary")
     result = prune_booster(model, X[:200], X[200:], alpha=0.2, threshold=0.3)
     pruned = result.search.pruned
-    assert pruned is not None
     problem = _game(result)
     states = result.region.space.states(X)
     states = states[result.region.tables.contains(states) & problem.settled(states)]

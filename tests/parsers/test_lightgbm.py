@@ -178,6 +178,12 @@ def test_float32_input_is_widened_exactly():
 SIGMOIDS = ("1", "2", "0.5", "0.7", "3", "10", "0.1", "0.123457", "1e-05", "37.5")
 
 
+def constant_model(value, sigmoid, n_averaged):
+    """The text of a binary model whose margin is this value; the mean of some trees where there are any."""
+    blocks = [leaf(value)] + [leaf(0.0)] * (n_averaged - 1)
+    return text_of(blocks, f"binary sigmoid:{sigmoid}", average=n_averaged > 0)
+
+
 def probability(text):
     return lgb.Booster(model_str=text).predict(np.zeros((1, 1)), num_threads=1)[0]
 
@@ -197,18 +203,12 @@ def largest_without(is_one, highest=1.0):
 @pytest.mark.parametrize("sigmoid", SIGMOIDS)
 @pytest.mark.parametrize("n_averaged", [0, 3, 7])
 def test_binary_cut_is_the_native_boundary(sigmoid, n_averaged):
-    objective = f"binary sigmoid:{sigmoid}"
-
-    def text(value):
-        blocks = [leaf(value)] + [leaf(0.0)] * (n_averaged - 1)
-        return text_of(blocks, objective, average=n_averaged > 0)
-
     def is_one(value):
-        p = probability(text(value))
+        p = probability(constant_model(value, sigmoid, n_averaged))
         return bool(np.argmax([1.0 - p, p]) == 1)  # as LGBMClassifier does
 
     boundary = largest_without(is_one)
-    decision = read_lightgbm(text(1.0).encode()).forest.decision
+    decision = read_lightgbm(constant_model(1.0, sigmoid, n_averaged).encode()).forest.decision
     assert abs(decision.cuts[0] - boundary) <= decision.guard
     if sigmoid == "1" and n_averaged == 0:
         assert decision.cuts[0] == boundary
@@ -219,16 +219,15 @@ def test_binary_cut_is_the_native_boundary(sigmoid, n_averaged):
 @pytest.mark.parametrize("sigmoid", ["1", "0.7", "3"])
 @pytest.mark.parametrize("n_averaged", [0, 7])
 def test_threshold_cut_covers_the_native_boundary(threshold, sigmoid, n_averaged):
-    def text(value):
-        blocks = [leaf(value)] + [leaf(0.0)] * (n_averaged - 1)
-        return text_of(blocks, f"binary sigmoid:{sigmoid}", average=n_averaged > 0)
-
-    decision = read_lightgbm(text(1.0).encode(), threshold=threshold).forest.decision
+    text = constant_model(1.0, sigmoid, n_averaged)
+    decision = read_lightgbm(text.encode(), threshold=threshold).forest.decision
     assert decision.thresholds == (threshold,)
     sign = 1.0 if decision.cuts[0] >= 0 else -1.0
     for compare in (np.greater, np.greater_equal):
         boundary = sign * largest_without(
-            lambda x: bool(compare(probability(text(sign * x)), threshold)) == (sign > 0),  # noqa: B023
+            lambda x: (
+                bool(compare(probability(constant_model(sign * x, sigmoid, n_averaged)), threshold)) == (sign > 0)  # noqa: B023
+            ),
             1e4,
         )
         assert abs(decision.cuts[0] - boundary) <= decision.guard

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import SOFTMAX_GUARD_FLOAT32, summation_band
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.parsers import read_model
@@ -62,6 +63,7 @@ def test_file_and_bytes_give_the_forest_of_the_object(name, tmp_path):
             model = read_model(source)
             assert model.kind == "xgboost file"
             assert model.document.file_format == suffix
+            assert forest_digest(model.forest) == forest_digest(live)
             for field in (
                 "threshold",
                 "value",
@@ -151,23 +153,25 @@ def test_margin_threshold_that_is_not_float32_carries_its_rounding():
     assert read_model(booster, threshold=[-0.1, 0.3]).forest.classes == (0, 1, 2)
 
 
-@pytest.mark.parametrize("booster", ["gbtree", "dart"])
+@pytest.mark.parametrize("booster", ["gbtree", "dart", "random forest"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classifier_is_read_as_its_own_predict_works(booster, n_classes):
     rows = make_rows()
-    options = {"rate_drop": 0.4} if booster == "dart" else {}
+    options = {"booster": "dart", "rate_drop": 0.4} if booster == "dart" else {}
     if n_classes == 2:
         options["base_score"] = 0.3
-    classifier = xgboost.XGBClassifier(n_estimators=15, max_depth=3, n_jobs=1, booster=booster, **options).fit(
-        rows, make_labels(rows, n_classes)
-    )
-    model = read_model(classifier)
-    assert model.kind == "xgboost.XGBClassifier"
+    name = "XGBClassifier"
+    if booster == "random forest":
+        name, options["random_state"] = "XGBRFClassifier", 1
+    classifier = getattr(xgboost, name)(n_estimators=15, max_depth=3, n_jobs=1, **options)
+    model = read_model(classifier.fit(rows, make_labels(rows, n_classes)))
+    assert model.kind == f"xgboost.{name}"
+    assert len(set(model.forest.tree_round)) == (1 if booster == "random forest" else 15)
     assert model.forest.classes == tuple(range(n_classes))
     probe = np.vstack([rows, edge_rows(model.forest, rows, infinite=True, limit=60)])
     native = classifier.predict(probe, output_margin=True).reshape(len(probe), -1)
     margins = native_margins(model.forest, probe)
-    if booster == "gbtree" or not INPLACE_DART_DIFFERS:
+    if booster != "dart" or not INPLACE_DART_DIFFERS:
         assert model.forest.slack == 0.0
         np.testing.assert_array_equal(margins, native)
     else:
@@ -189,18 +193,6 @@ def test_dart_slack_and_band_hold_against_exact_sums(n_classes):
     for tree in range(forest.n_trees):
         exact += vectors[leaves[:, tree]]
     assert np.abs(exact - native).max() <= summation_band(forest)
-
-
-def test_random_forest_classifier():
-    rows = make_rows()
-    for n_classes in (2, 3):
-        classifier = xgboost.XGBRFClassifier(n_estimators=7, max_depth=4, n_jobs=1, random_state=1)
-        classifier.fit(rows, make_labels(rows, n_classes))
-        model = read_model(classifier)
-        assert model.kind == "xgboost.XGBRFClassifier"
-        assert set(model.forest.tree_round) == {0}
-        native = classifier.predict(rows, output_margin=True).reshape(len(rows), -1)
-        np.testing.assert_array_equal(native_margins(model.forest, rows), native)
 
 
 @pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw", "binary:hinge"])

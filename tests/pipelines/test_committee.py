@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 import pine_boost
 from pine_boost.budget import SECONDS
 from pine_boost.cli.compress import exit_code
-from tests.support.command_line import expect, run
+from tests.support.command_line import expect, run, write_inputs
 
 X, Y = make_classification(2400, n_features=8, n_informative=5, flip_y=0.05, random_state=3)
 FIT, VAL, FRESH = X[:800], X[800:1600], X[1600:]
@@ -233,9 +233,7 @@ def test_ctrl_c_on_the_path_of_a_member_leaves_a_second_for_the_rest(member, cap
 def test_ctrl_c_while_fast_members_are_made_leaves_a_second_for_the_rest(
     tmp_path, capsys, monkeypatch, few_synthetic_rows
 ):
-    (tmp_path / "vote.pkl").write_bytes(pickle.dumps(whole("vote")))
-    np.save(tmp_path / "fit.npy", FIT)
-    np.save(tmp_path / "val.npy", VAL)
+    write_inputs(tmp_path, whole("vote"), fit=FIT, val=VAL)
     real, left = sys.modules["pine_boost.accelerate"].proved_plan, []
 
     def pressed(*given, budget, **named):
@@ -246,7 +244,16 @@ def test_ctrl_c_while_fast_members_are_made_leaves_a_second_for_the_rest(
 
     monkeypatch.setattr(sys.modules["pine_boost.accelerate"], "proved_plan", pressed)
     tables = ("--fit", tmp_path / "fit.npy", "--val", tmp_path / "val.npy")
-    call = ("accelerate", tmp_path / "vote.pkl", "--trust-pickle", *tables, "--fidelity", 0.95, "-o", tmp_path / "fast")
+    call = (
+        "accelerate",
+        tmp_path / "model.pkl",
+        "--trust-pickle",
+        *tables,
+        "--fidelity",
+        0.95,
+        "-o",
+        tmp_path / "fast",
+    )
     out, err = expect(capsys, 130, *call)
     assert "interrupted" in err
     assert "VALIDATED" in out

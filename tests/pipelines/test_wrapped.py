@@ -19,8 +19,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pine_boost.pipelines.unwrapping
-from pine_boost import GuardedModel, accelerate_booster, load_scorer, prune_booster, sweep, verify
+from pine_boost import GuardedModel, accelerate_booster, load_scorer, prune_booster, sweep
 from tests.support.command_line import run
+from tests.support.verifying import verify_folder
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -175,10 +176,7 @@ def test_files_of_a_wrapped_result_verify(tmp_path):
     }
     again = pickle.loads((folder / "whole_model.pkl").read_bytes())
     assert (again.predict(X) == result.model.predict(X)).all()
-    checked = verify(
-        whole.named_steps["xgbclassifier"], folder / "model.json", folder / "region.json", folder / "certificate.json"
-    )
-    assert checked.agrees
+    assert verify_folder(whole.named_steps["xgbclassifier"], folder).agrees
     result.save(folder)  # its own files may be replaced
     result.summary()
     assert str(result).startswith("CERTIFIED")

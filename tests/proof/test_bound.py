@@ -209,7 +209,6 @@ def test_rows_outside_the_region_rest_on_x_fit():
     n = len(X) // 2
     result = prune_booster(model, X[:n], X[n:], alpha=0.6)
     bound = result.certificate.bound
-    assert bound is not None
     inside = result.region.tables.contains(np.array(bound.states))
     assert bound.outside == np.count_nonzero(~inside)
     told = any("lower bound rests on" in line for line in result.certificate.rests_on)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xgboost
 
-from pine_boost import prune_booster, verify
+from pine_boost import prune_booster
 from pine_boost.budget import Budget, Effort, OutOfEffort
 from pine_boost.parsers import read_model
 from pine_boost.proof import enumeration
@@ -14,7 +14,6 @@ from pine_boost.proof.boxes import branch_and_bound as boxes
 from pine_boost.proof.boxes.branch_and_bound import BoxSearch, prove_boxes
 from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.solver import FIRST
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
 from pine_boost.proof.problem import Answer, build_problem, enclosures
 from pine_boost.proof.two_proofs import first_proof, second_proof
@@ -29,6 +28,7 @@ from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.naive import broken_rows, in_region, random_case, random_pruned
 from tests.support.scores import fit_isolation_forest
 from tests.support.solver_settings import FOREVER
+from tests.support.verifying import verify_folder
 
 KINDS = ("same", "reweighted", "planted")
 
@@ -60,17 +60,6 @@ def test_boxes_agree_with_enumeration(block):
         n_broken += _agrees(case, pruned)
         n_questions += len(case.problem.questions)
     assert 0.05 * n_questions < n_broken < 0.95 * n_questions  # both answers were put to the test
-
-
-def test_boxes_and_solver_agree():
-    for seed in range(0, 600, 17):
-        case = random_case(seed)
-        pruned = random_pruned(np.random.default_rng(seed), case.problem, KINDS[seed % 3])
-        questions = list(case.problem.questions)
-        solver = Prover(case.problem).prove(pruned, questions, (FIRST,), FOREVER)
-        for question, other in zip(questions, solver, strict=True):
-            own = prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=FOREVER)
-            assert own.answer is other.answer
 
 
 def _larger(seed=3):
@@ -273,8 +262,7 @@ def test_a_large_model_over_few_states_is_proved_at_once(indifference, tmp_path)
     assert not same.all()
     model.save_model(tmp_path / "original.json")
     folder = result.save(tmp_path / "pruned", report=False)
-    files = [folder / name for name in ("model.json", "region.json", "certificate.json")]
-    verdict = verify(tmp_path / "original.json", *files)
+    verdict = verify_folder(tmp_path / "original.json", folder)
     assert (verdict.agrees, verdict.proved_twice) == (True, True)
     if indifference:
         assert verdict.serving_proved is (None if certificate.serving is None else True)
@@ -290,7 +278,6 @@ def test_columns_that_no_tree_splits_on_cost_nothing():
     region = every_input(forest, None, 0.0)
     problem = build_problem(forest, region.space, region.tables)
     listing = list_region(problem, FOREVER)
-    assert listing is not None
     used = region.space.n_states[[3, 71]]
     assert listing.states.shape == (used.prod(), 80)
     assert len(np.unique(listing.states[:, [3, 71]], axis=0)) == used.prod()
@@ -305,7 +292,6 @@ def test_many_classes_have_no_listing(monkeypatch):
     cases = (random_case(seed).problem for seed in range(8, 60))
     problem = next(p for p in cases if len(p.questions) > p.forest.n_trees)
     listing = list_region(problem, FOREVER)
-    assert listing is not None
     cells = len(listing.states) * len(problem.questions)
     monkeypatch.setattr(enumeration, "_MOST_CELLS", cells)
     assert list_region(problem, FOREVER) is not None
@@ -329,8 +315,6 @@ def test_cut_trees_never_cost_more(seed):
     """Exactly the least of the leaves below: a cut may neither exclude nor forget a point."""
     small = _problem(seed)
     score = small.problem.region.score
-    assert score is not None
-    assert score.trees is not None
     whole = score.trees.cost[score.trees.trees.leaves(small.everything)]
     for depth in range(score.trees.trees.depth + 2):
         short = cut_trees(score.trees, depth)

@@ -1,7 +1,5 @@
 """Canaries and needles: one input breaks a candidate; no method under any setting certifies it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -184,7 +182,6 @@ def test_boxes_do_not_miss_a_canary(kind):
 def test_one_unit_of_the_score_less_and_nothing_is_left(kind, setting):
     """The canary is the only reason: the next smaller region is proved by every method."""
     for canary in _canaries(kind).values():
-        assert canary.problem.region.tau is not None
         region = replace(canary.problem.region, tau=canary.problem.region.tau - 1)
         problem = replace(canary.problem, region=region)
         proofs = Prover(problem).prove(canary.pruned, list(problem.questions), (setting,), FOREVER)
@@ -289,7 +286,6 @@ def test_needle_is_found_under_every_setting(setting, scored):
         proofs = Prover(problem).prove(pruned, list(problem.questions), (setting,), FOREVER)
         answers = {proof.question.sign: proof for proof in proofs}
         assert answers[1].answer is Answer.FOUND
-        assert answers[1].states is not None
         assert answers[1].states.tolist() == [1] * n_features
         assert answers[-1].answer is Answer.PROVED
         # the forgotten input restored, there is nothing to find

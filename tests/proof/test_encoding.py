@@ -3,22 +3,20 @@
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
 from pine_boost.model import exact
-from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.proof.cpsat.encoding import add_at_least, add_at_most, encode_region
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.tables.schema import schema_of
-from tests.support.bruteforce import small_problem
+from tests.support.bruteforce import all_states, small_problem
 from tests.support.encoding import solver_members
-from tests.support.forests import MANNERS, random_forest, random_rows
-from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
+from tests.support.forests import MANNER_NAMES, MANNERS, random_forest, random_rows
+from tests.support.scores import fit_small
 
 
 def _encoding(small):
@@ -90,18 +88,6 @@ def test_the_band_is_the_librarys_own_rounding():
             assert problem.solver_band < 1e-12
 
 
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
-
-
-def _score(kind, forest, X):
-    space = build_space(forest)
-    if kind == "isolation-forest":
-        return fit_isolation_forest(X, forest, n_trees=3, max_samples=6, random_state=2)
-    if kind == "leaf-support":
-        return fit_leaf_support(space.states(X), route(forest, space), space), space
-    return fit_chow_liu(space.states(X), space, X, n_bins=3), space
-
-
 @pytest.mark.parametrize("kind", ["chow-liu", "leaf-support", "isolation-forest"])
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("with_domain", [False, True])
@@ -109,14 +95,14 @@ def test_solver_and_numpy_agree_on_every_state(manner, kind, with_domain):
     rng = np.random.default_rng(len(kind))
     forest = random_forest(rng, 3, 2, 3, manner=manner, categorical=(1,), n_categories=3)
     X = random_rows(rng, forest, 200)
-    score, space = _score(kind, forest, X)
+    score, space = fit_small(kind, X, forest, seed=2)
     domain = None
     if with_domain:
         domain = Domain(
             lower={0: -1.0}, never_missing=[2], forbidden=[(Condition(0, lower=0.0), Condition(2, upper=0.5))]
         )
     tables = compile_domain(domain, space, schema_of(forest))
-    everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
+    everything = all_states(space)
     assert len(everything) < 20_000
     scores = np.unique(score.score(everything[tables.permits(everything)]))
     taus = {int(scores[0]) - 1, int(scores[0]), int(scores[len(scores) // 2])}
@@ -133,7 +119,7 @@ def test_groups_in_the_solver(kind):
     forest = random_forest(rng, 6, 2, 3, n_thresholds=3)
     space = build_space(forest)
     tables = compile_domain(Domain(**{kind: [(0, 1, 2)]}), space, schema_of(forest))
-    everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
+    everything = all_states(space)
     inside = {tuple(row) for row in everything[tables.contains(everything)].tolist()}
     assert 0 < len(inside) < len(everything)
     assert solver_members(forest, space, tables) == inside

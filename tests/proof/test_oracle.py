@@ -17,7 +17,7 @@ from pine_boost.proof.cpsat.prover import Prover, add_question, find_undecided
 from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND
 from pine_boost.proof.problem import Answer, Proof
 from pine_boost.search.oracle import Oracle
-from tests.support.bruteforce import exact_margins, lost_questions, small_problem
+from tests.support.bruteforce import drawn_problem, exact_margins, lost_questions, small_problem
 from tests.support.forests import MANNERS, XGBOOST
 from tests.support.grids import grid_forest
 from tests.support.solver_settings import FOREVER, SETTINGS
@@ -43,7 +43,6 @@ def _pruned(problem, rng):
 def _check_found(small, pruned, proof):
     """A counterexample lies in the region, is decided, and the pruned model loses it, exactly."""
     problem, question = small.problem, proof.question
-    assert proof.states is not None
     states = proof.states[None]
     assert problem.region.contains(states).all()
     decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
@@ -117,19 +116,8 @@ def test_oracle_agrees_with_brute_force(seed, manner, outputs, score, with_domai
 def test_oracle_agrees_with_brute_force_many_times():
     n_lost = 0
     for seed in range(400):
-        rng = np.random.default_rng(seed)
-        n_outputs, votes = [(1, False), (3, False), (2, True), (3, True)][seed % 4]
-        small = small_problem(
-            seed,
-            MANNERS[rng.integers(4)],
-            n_outputs=n_outputs,
-            votes=votes,
-            score=SCORES[rng.integers(4)],
-            quantile=float(rng.uniform(0.05, 0.95)),
-            with_domain=bool(rng.integers(2)),
-            leaf_grid=[None, 0, 3, 10][rng.integers(4)],
-        )
-        n_lost += _agrees(small, _pruned(small.problem, rng))
+        small = drawn_problem(seed, [(1, 6, False), (3, 6, False), (2, 6, True), (3, 6, True)], SCORES)
+        n_lost += _agrees(small, _pruned(small.problem, np.random.default_rng(seed)))
     assert n_lost > 100
 
 

@@ -1,7 +1,5 @@
 """The problem in integers: what it calls decided is certain, what it leaves out is tiny."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 
@@ -17,9 +15,7 @@ from pine_boost.proof.problem import Problem, build_problem, questions_of
 from pine_boost.region.domain import compile_domain
 from pine_boost.tables.schema import schema_of
 from tests.support.bruteforce import all_states, decide, distance, exact_margins, small_problem
-from tests.support.forests import MANNERS, SKLEARN, XGBOOST, Manner, random_forest
-
-MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
+from tests.support.forests import MANNER_NAMES, MANNERS, SKLEARN, XGBOOST, Manner, random_forest
 
 
 def _whole(forest: Forest, **options: object) -> Problem:

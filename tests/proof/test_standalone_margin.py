@@ -61,7 +61,6 @@ def surest_mistake(small, pruned, *, unsettled):
 def test_the_margin_holds_on_every_input_and_is_nearly_the_smallest(seed, n_outputs):
     small, pruned = pruned_small(seed, n_outputs)
     margin = find_margin(small.problem, pruned, small.fit_states, Budget.of())
-    assert margin is not None
     worst = surest_mistake(small, pruned, unsettled=True) * 2**pruned.grid
     assert surest_mistake(small, pruned, unsettled=False) * 2**pruned.grid < margin.units
     assert margin.units <= 1.04 * max(worst, 1) + 2

@@ -12,6 +12,7 @@ from pine_boost.model.rules import Comparison, MissingRule
 from pine_boost.model.states import build_space
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.tables.schema import schema_of
+from tests.support.bruteforce import all_states
 from tests.support.forests import LIGHTGBM, MANNER_NAMES, MANNERS, XGBOOST, random_forest
 from tests.support.grids import feature_edges
 
@@ -78,7 +79,6 @@ def test_unreachable_states_are_never_allowed():
     low = float(np.float32(0.3))
     space = build_space(forest, [np.array([low + 1e-10, low + 2e-10])])
     tables = compile_domain(None, space, schema_of(forest))
-    assert space.axes[0].reachable is not None
     assert not space.axes[0].reachable.all()
     assert np.array_equal(tables.allowed[0], space.axes[0].reachable)
 
@@ -96,7 +96,7 @@ def test_groups_permit_exactly_what_their_values_reach(manner, seed, kind):
         if (sum(code) == 1 if kind == "one_hot" else list(code) == sorted(code, reverse=True))
     ]
     reached = {tuple(row) for row in space.states(np.array(codes)).tolist()}
-    everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
+    everything = all_states(space)
     permitted = {tuple(row) for row in everything[tables.permits(everything)].tolist()}
     assert reached <= permitted
     separated = all(len(set(space.states(np.array([[0.0] * 3, [1.0] * 3]))[:, j].tolist())) == 2 for j in range(3))
@@ -152,12 +152,7 @@ def test_forbidden_categories():
 @pytest.mark.parametrize(
     ("knowledge", "message"),
     [
-        ({"lower": {"age": 1}}, "no feature names"),
-        ({"lower": {7: 1}}, "out of range"),
-        ({"lower": {0: 2}, "upper": {0: 1}}, "must not exceed"),
-        ({"lower": {0: "x"}}, "must be a number, got 'x'"),
         ({"lower": {0: 0.2}, "upper": {0: 0.8}, "integer": [0], "never_missing": True}, "no value"),
-        ({"one_hot": [(0,)]}, "at least two different"),
         ({"ordinal": [(0, 0)]}, "at least two different"),
         ({"forbidden": [(Condition(0), Condition(0))]}, "twice"),
         ({"forbidden": [(0, 1)]}, "two Conditions"),

@@ -1,7 +1,6 @@
 """The isolation forest of default size (30 trees, 256 samples): numpy and the solver agree."""
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.membership import compile_membership
 from pine_boost.tables.schema import schema_of
+from tests.support.bruteforce import all_states
 from tests.support.encoding import all_solutions, encode
 from tests.support.forests import MANNER_NAMES, MANNERS, random_forest, random_rows
 from tests.support.scores import fit_isolation_forest
@@ -42,10 +42,9 @@ def test_every_state_of_a_small_space(manner):
     X = np.stack([rng.integers(0, 3, 600), rng.integers(0, 3, 600)], axis=1).astype(float)
     X[rng.random(600) < 0.1, 0] = np.nan
     score, space = fit_isolation_forest(X, forest)
-    assert score.trees is not None
     assert score.trees.trees.n_trees == 30
     tables = compile_domain(None, space, schema_of(forest))
-    everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
+    everything = all_states(space)
     everything = everything[tables.permits(everything)]
     scores = score.score(everything)
     levels = np.unique(scores)
@@ -71,7 +70,6 @@ def test_states_on_both_sides_of_tau(manner):
     forest = random_forest(rng, 6, 3, 4, manner=manner, categorical=(1,))
     X = random_rows(rng, forest, 800)
     score, space = fit_isolation_forest(X, forest)
-    assert score.trees is not None
     assert score.trees.trees.n_trees == 30
     assert score.trees.trees.n_leaves > 30 * 30  # default size, not a toy
     states = space.states(X)
@@ -97,7 +95,6 @@ def test_states_on_both_sides_of_tau(manner):
 
 def _probes(rng, space, region, states, tau):
     """Rows of the data, changes of one feature, and arbitrary rows; the nearest to tau first."""
-    assert region.score is not None
     changed = np.repeat(states, 20, axis=0)
     feature = rng.integers(space.n_features, size=len(changed))
     changed[np.arange(len(changed)), feature] = rng.integers(space.n_states[feature])

@@ -5,7 +5,6 @@ import pandas
 import pytest
 from pyarrow import dataset
 
-from pine_boost.budget import Budget, OutOfTime
 from pine_boost.errors import InvalidInputError, RegionError
 from pine_boost.options import SCORE_NAMES, Options
 from pine_boost.region import Domain, fit_region, fitting
@@ -13,6 +12,7 @@ from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import _nearest, count_nearest, edges_at_quantiles
 from pine_boost.tables import rows
 from tests.support.forests import MANNERS, random_forest, random_rows
+from tests.support.native_tables import write_parts
 
 
 def _problem(manner=MANNERS[0], seed=0):
@@ -25,13 +25,6 @@ def _problem(manner=MANNERS[0], seed=0):
     return forest, frame[:600], frame[600:].reset_index(drop=True)
 
 
-def _write(frame, folder, n_files=4):
-    folder.mkdir()
-    for number, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
-        frame.iloc[part].to_parquet(folder / f"part-{number}.parquet", index=False)
-    return folder
-
-
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("manner", MANNERS)
 def test_the_region_is_that_of_the_rows_in_memory(manner, score, tmp_path, monkeypatch):
@@ -39,7 +32,7 @@ def test_the_region_is_that_of_the_rows_in_memory(manner, score, tmp_path, monke
     options = {"alpha": 0.2, "score": score, "indifference": 0.05, "n_bins": 5}
     expected = fit_region(forest, X_fit, X_cal, **options)
     monkeypatch.setattr(rows, "CHUNK_ROWS", 50)
-    fit, cal = _write(X_fit, tmp_path / "fit"), _write(X_cal, tmp_path / "cal", 1)
+    fit, cal = write_parts(X_fit, tmp_path / "fit"), write_parts(X_cal, tmp_path / "cal", 1)
     tables = {
         "in memory, in chunks": (X_fit, X_cal),
         "folders": (fit, str(cal)),
@@ -54,7 +47,7 @@ def test_the_region_is_that_of_the_rows_in_memory(manner, score, tmp_path, monke
 def test_the_search_begins_with_the_distinct_states_of_x_fit(tmp_path, monkeypatch):
     forest, X_fit, X_cal = _problem()
     whole = fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2))
-    folder = _write(X_fit, tmp_path / "fit")
+    folder = write_parts(X_fit, tmp_path / "fit")
     fitted = fit_with_states(forest, folder, X_cal, Options(alpha=0.2))
     expected = np.unique(whole.fit_states, axis=0)
     order = np.lexsort(fitted.fit_states.T[::-1])
@@ -98,7 +91,7 @@ def test_pruning_from_parquet(tmp_path):
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0)
     model.fit(X[:250], y[:250])
-    fit, cal = _write(X[:250].assign(target=1), tmp_path / "fit"), _write(X[250:], tmp_path / "cal")
+    fit, cal = write_parts(X[:250].assign(target=1), tmp_path / "fit"), write_parts(X[250:], tmp_path / "cal")
     result = pine_boost.prune_booster(model, fit, cal, alpha=0.2, objective="l1")
     expected = pine_boost.prune_booster(model, X[:250], X[250:], alpha=0.2, objective="l1")
     assert result.status == "CERTIFIED"
@@ -109,29 +102,23 @@ def test_pruning_from_parquet(tmp_path):
 
 def test_what_does_not_fit_is_refused(tmp_path):
     forest, X_fit, X_cal = _problem()
-    folder = _write(X_fit.assign(e=1.0), tmp_path / "wide")
+    folder = write_parts(X_fit.assign(e=1.0), tmp_path / "wide")
     with pytest.raises(InvalidInputError, match="X_fit has 5 columns"):
         fit_region(forest, folder, X_cal, alpha=0.2)
     (tmp_path / "broken.parquet").write_bytes(b"no parquet")
     for path in (tmp_path / "broken.parquet", tmp_path / "absent.parquet"):
         with pytest.raises(InvalidInputError, match="no readable Parquet file at"):
             fit_region(forest, path, X_cal, alpha=0.2)
-    empty = _write(X_fit[:0], tmp_path / "empty", 1)
+    empty = write_parts(X_fit[:0], tmp_path / "empty", 1)
     with pytest.raises(InvalidInputError, match="X_fit has 0 row"):
         fit_region(forest, empty, X_cal, alpha=0.2)
-    same = _write(X_fit, tmp_path / "same")
+    same = write_parts(X_fit, tmp_path / "same")
     with pytest.raises(InvalidInputError, match="300 of the 300 rows of X_cal also occur"):
         fit_region(forest, same, X_fit[:300], alpha=0.2)
     with pytest.raises(RegionError, match="largest indifference that fits is 0"):
         fit_region(forest, same, X_cal, alpha=0.2, indifference=0.5)
     with pytest.warns(UserWarning, match="The domain excludes .* rows of X_cal"):
         fit_region(forest, same, X_cal, alpha=0.9, domain=Domain(lower={0: 0.0}))
-
-
-def test_a_deadline_ends_the_fit():
-    forest, X_fit, X_cal = _problem()
-    with pytest.raises(OutOfTime):
-        fit_with_states(forest, X_fit, X_cal, Options(alpha=0.2), budget=Budget(deadline=0.0))
 
 
 @pytest.mark.parametrize("seed", range(20))

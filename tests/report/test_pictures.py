@@ -54,9 +54,7 @@ def test_rows_whose_class_changed_lie_across_the_decision():
 
 def test_margins_of_the_page_are_those_of_the_models(result):
     pruned, X = result
-    margins = gather(pruned, X, Budget()).margins
-    assert margins is not None
-    before, after, inside = margins
+    before, after, inside = gather(pruned, X, Budget()).margins
     assert np.allclose(before, pruned.original.native.decision_function(X))
     assert np.allclose(after, pruned.model.decision_function(X))
     assert np.array_equal(inside, pruned.region.contains(X))
@@ -72,9 +70,7 @@ def test_margins_of_several_classes_are_leads_over_the_best_rival():
     pruned = prune_booster(model.fit(X[:70], y[:70]), X[:70], X[70:130], alpha=0.3)
     if pruned.certificate.grid < 0:
         pytest.fail("nothing was pruned; take another model")
-    margins = gather(pruned, X[130:], Budget()).margins
-    assert margins is not None
-    before, after, _ = margins
+    before, after, _ = gather(pruned, X[130:], Budget()).margins
     assert (before >= 0).all()
     changed = model.predict(X[130:]) != pruned.model.predict(X[130:])
     assert np.array_equal(after < 0, changed)

@@ -258,19 +258,6 @@ def test_lists_and_no_rows(results):
     assert guarded.counts.n_rows == 5
 
 
-@pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_membership_in_c_is_membership(results, name, n_classes):
-    region = results[name, n_classes][1].region
-    contains = region.compiled.contains
-    X = hard_rows(results[name, n_classes][1].original.forest, tables(n_classes)[0], 5, 3000)
-    expected = region.tables.contains(region.space.states(X))
-    assert 0 < expected.sum() < len(X)
-    assert (contains(X) == expected).all()
-    assert (np.concatenate([contains(row[None]) for row in X[:50]]) == expected[:50]).all()
-    assert (contains(np.asfortranarray(X)) == expected).all()
-    assert contains(X[:0]).shape == (0,)
-
-
 def test_regions_of_trees_take_the_ordinary_way():
     X, y, X_cal = tables(2)
     model = MODELS["xgboost"]().set_params(n_estimators=4, learning_rate=0.3).fit(X, y)

@@ -264,13 +264,20 @@ def test_exchanged_files_are_refused(saved, tmp_path):
         pine_boost.load_scorer(tmp_path)
 
 
-def test_a_pipeline_is_loaded_only_when_trusted(tmp_path):
+@pytest.fixture
+def saved_pipeline(tmp_path):
+    """The folder of a scorer with first steps, its pipeline and rows."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     native, X = built("gradient boosting")
     pipeline = make_pipeline(StandardScaler(), type(native)(n_estimators=5)).fit(X, native.predict(X))
     pine_boost.accelerate_booster(pipeline).save(tmp_path / "scorer")
+    return pipeline, X
+
+
+def test_a_pipeline_is_loaded_only_when_trusted(saved_pipeline, tmp_path):
+    pipeline, X = saved_pipeline
     with pytest.raises(InvalidInputError, match="trust_pickle"):
         pine_boost.load_scorer(tmp_path / "scorer")
     scorer = pine_boost.load_scorer(tmp_path / "scorer", trust_pickle=True)
@@ -331,13 +338,8 @@ def test_labels_that_a_model_file_does_not_hold_are_listed_as_trusted(saved, tmp
     assert not verify_scorer(native, folder).agrees  # the wrapper has labels of its own
 
 
-def test_a_folder_without_the_first_steps_of_its_pipeline_is_noticed(tmp_path):
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    native, X = built("gradient boosting")
-    pipeline = make_pipeline(StandardScaler(), type(native)(n_estimators=5)).fit(X, native.predict(X))
-    pine_boost.accelerate_booster(pipeline).save(tmp_path / "scorer")
+def test_a_folder_without_the_first_steps_of_its_pipeline_is_noticed(saved_pipeline, tmp_path):
+    pipeline, _ = saved_pipeline
     assert "layers.pkl" in verify_scorer(pipeline, tmp_path / "scorer", trust_pickle=True).summary()
     rewrite(tmp_path / "scorer", None, lambda m: m["files"].pop("layers.pkl"))
     assert not verify_scorer(pipeline, tmp_path / "scorer", trust_pickle=True).agrees

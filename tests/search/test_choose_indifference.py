@@ -105,7 +105,6 @@ def test_a_saving_below_two_percent_is_not_worth_undecided_inputs():
     assert weighed.region is plain
     assert weighed.region.delta is None
     assert weighed.problem.delta == 0
-    assert weighed.choice is not None
     words = choice_of(weighed.choice.share, weighed.choice.kept, weighed.choice.why)
     assert "the original is the better choice and is returned" in words
 

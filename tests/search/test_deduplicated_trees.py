@@ -3,7 +3,6 @@
 import json
 import signal
 from dataclasses import replace
-from itertools import product
 
 import lightgbm
 import numpy as np
@@ -29,8 +28,10 @@ from pine_boost.proof.problem import build_problem
 from pine_boost.search import deduplicated_trees
 from pine_boost.search.deduplicated_trees import deduplicate_trees
 from tests.adversary.natives import native_model
+from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows
 from tests.support.simplifiable import MANNERS, drawn_model, probe
+from tests.support.verifying import verify_folder
 
 
 def has_more_to_leave_out(forest):
@@ -121,8 +122,7 @@ def test_votes_lose_leaves_although_every_tree_is_kept(voting, tmp_path):
     assert f"{c.leaves_before} -> {c.leaves_after} leaves" in result.summary()
     folder = result.save(tmp_path / "out", X_cal)
     assert gone in (folder / "report.html").read_text()
-    stored = (folder / name for name in ("model.pkl", "region.json", "certificate.json"))
-    found = verify(model, *stored, trust_pickle=True)
+    found = verify_folder(model, folder, trust_pickle=True)
     assert found.agrees
     assert "bit for bit" in found.remarks[-1]
     fewer = replace(c, leaves_after=c.leaves_after - 1)
@@ -182,8 +182,7 @@ def test_an_edited_booster(unit, tmp_path):
     require_same_classes(result, edge_rows(result.original.forest, X[:40], limit=60, seed=1))
     folder = result.save(tmp_path / "out", report=False)
     booster.save_model(tmp_path / "original.json")
-    stored = (folder / name for name in ("model.json", "region.json", "certificate.json"))
-    assert verify(tmp_path / "original.json", *stored).agrees
+    assert verify_folder(tmp_path / "original.json", folder).agrees
 
 
 def test_a_sweep_begins_with_it_too():
@@ -198,7 +197,7 @@ def test_a_sweep_begins_with_it_too():
 
 
 @pytest.mark.parametrize("call", ["prune", "sweep"])
-def test_ctrl_c_after_the_search_loses_nothing(call, monkeypatch):
+def test_ctrl_c_after_the_search_loses_nothing(call, monkeypatch, python_hears_ctrl_c):
     booster, X = edited_booster()
     untrimmed, pressed = deduplicated_trees.untrimmed, []
 
@@ -207,15 +206,11 @@ def test_ctrl_c_after_the_search_loses_nothing(call, monkeypatch):
         return untrimmed(*arguments)
 
     monkeypatch.setattr(deduplicated_trees, "untrimmed", press)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        if call == "prune":
-            result = prune_booster(booster, X[:300], X[300:], alpha=0.8)
-        else:
-            result = sweep(booster, X[:300], X[300:], alphas=[0.8])[0.8]
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    if call == "prune":
+        result = prune_booster(booster, X[:300], X[300:], alpha=0.8)
+    else:
+        result = sweep(booster, X[:300], X[300:], alphas=[0.8])[0.8]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert pressed
     assert result.status == "CERTIFIED"
     assert result.certificate.trees_after < 12
@@ -246,7 +241,7 @@ def test_live_leaves_are_those_that_some_state_reaches(manner, seed):
     forest = drawn_model(MANNERS[manner], seed, 1)[0].forest
     space = build_space(forest)
     trees = route(forest, space)
-    every = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
+    every = all_states(space)
     reached = np.unique(trees.leaves(every))
     live = np.flatnonzero(find_live(forest) & (forest.kind == SplitKind.LEAF))
     assert np.array_equal(np.sort(trees.leaf_of_node[live]), reached)
@@ -277,8 +272,7 @@ def test_an_edited_lightgbm_text(tmp_path):
     assert not has_more_to_leave_out(result.pruned.forest)
     require_same_classes(result, edge_rows(forest, X[:40], limit=60, seed=1))
     folder = result.save(tmp_path / "out", report=False)
-    stored = (folder / name for name in ("model.txt", "region.json", "certificate.json"))
-    assert verify(tmp_path / "original.txt", *stored).agrees
+    assert verify_folder(tmp_path / "original.txt", folder).agrees
 
 
 _RNG = np.random.default_rng(0)

@@ -53,7 +53,6 @@ def test_every_counterexample_satisfies_the_row(monkeypatch, limit):
             broken = broken_rows(case, pruned)
         for question in case.problem.questions:
             row = difference(case.problem, pruned, question)
-            assert row is not None
             satisfied = _sums(case, row.value) >= row.least
             mine = broken[:, question.index]
             assert satisfied[mine].all()
@@ -92,7 +91,6 @@ def test_a_counterexample_by_a_single_unit_satisfies_the_row(monkeypatch, limit)
                 with monkeypatch.context() as smaller:
                     smaller.setattr(exact, "ROW_LIMIT", limit)
                     found = difference(replace(problem, least=least), missed, question)
-                assert found is not None
                 total = int(found.value[row].sum())
                 assert total >= found.least
                 n_tight += total == found.least
@@ -117,7 +115,6 @@ def test_trees_of_other_classes_do_not_make_a_question_easier():
         oracle = Prover(case.problem)
         for question in case.problem.questions:
             row = difference(case.problem, pruned, question)
-            assert row is not None
             of_classes = np.isin(case.problem.forest.tree_output, (question.plus, question.minus))
             assert row.n_asked <= of_classes.sum() < case.problem.trees.n_trees
             n_asked += row.n_asked == row.moving.sum()

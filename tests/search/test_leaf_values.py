@@ -186,7 +186,6 @@ def test_a_column_is_a_leaf_of_the_chosen_units():
     rng = np.random.default_rng(0)
     weights = rng.normal(size=columns.n_columns)
     value = np.zeros((problem.trees.n_leaves, 3))
-    assert columns.leaf_column is not None
     own = np.flatnonzero(columns.leaf_column >= 0)
     value[own, problem.forest.tree_output[problem.trees.leaf_tree[own]]] = weights
     margins = value[leaves].sum(axis=1)
@@ -240,7 +239,6 @@ def test_a_bound_for_weights_is_none_for_leaf_values_and_an_edited_one_none_at_a
     before, after = _both(small)
     assert after.n_kept < before.n_kept == before.lower_bound
     assert before.bound is not None
-    assert after.bound is not None
     parts, budget = (small.problem, small.tree_unit), Budget.of()
     assert check_bound(*parts, before.bound, budget) is True
     assert check_bound(*parts, before.bound, budget, by_leaf=True) is False

@@ -47,7 +47,6 @@ def test_cuts_supports_and_bounds(seed):
     assert {cut for cut in pruner.cuts if len(cut) == 1} == {frozenset([c]) for c in essential}
     for order in (None, 1, 2):
         weights = pruner.eliminate(order)
-        assert weights is not None
         support = frozenset(np.flatnonzero(weights.weights).tolist())
         assert support in winning
         for column in support:  # minimal: nothing can be left out
@@ -80,7 +79,6 @@ def test_a_perturbation_ends_in_another_minimal_set_and_leaves_no_cuts():
         pool.add(all_rows(small))
         pruner = Pruner(pool, FOREVER)
         weights = pruner.eliminate()
-        assert weights is not None
         start = weights.weights > 0
         known = list(pruner.cuts)
         for order in range(8):
@@ -116,7 +114,6 @@ def test_repair_ends_in_a_winning_support():
         if frozenset(np.flatnonzero(support).tolist()) in winning:
             break
         repaired = pruner.repair(support)
-        assert repaired is not None
         assert np.count_nonzero(repaired & ~support) == 1
         assert not np.any(support & ~repaired)
         support = repaired
@@ -137,7 +134,6 @@ def test_repair_adds_as_many_columns_as_asked(seed):
         for n_more in (1, 2, n_columns):
             wins = pruner.solve(support) is not None
             repaired = pruner.repair(support, n_more)
-            assert repaired is not None
             assert not np.any(support & ~repaired)
             new = set(np.flatnonzero(repaired & ~support).tolist())
             if wins:
@@ -221,7 +217,6 @@ def test_one_class_needs_one_tree():
     pool.add(small.everything[decided[:, 0]])
     pruner = Pruner(pool, FOREVER)
     for weights in (pruner.lightest(), pruner.eliminate()):
-        assert weights is not None
         assert np.count_nonzero(weights.weights) == 1
         sides = pool.program.rows @ weights.weights + pool.program.free_rows @ weights.free
         assert sides.min() > 0
@@ -278,7 +273,6 @@ def test_a_cover_meets_every_cut_and_is_as_large_as_allowed(seed):
         assert all(cut & kept for cut in cuts)
         assert hitting_set(cuts, n_units, most, Budget()) is not None
     everything = small_cover(cuts, n_units, n_units, seed)
-    assert everything is not None
     assert everything.all()
 
 
@@ -349,7 +343,6 @@ def test_another_smallest_set_is_found(monkeypatch):
                 result = small.search()
             assert result.stopped == "optimal"
             assert result.n_kept == result.lower_bound == len(smallest[0])
-            assert result.pruned is not None
             assert frozenset(small.tree_unit[result.pruned.kept].tolist()) in smallest
             assert keeps_all(small, result.pruned)
             n_refused += bool(tried)

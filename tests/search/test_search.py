@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pine_boost.budget import Budget
 from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound
-from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem, with_bands
+from tests.support.bruteforce import all_rows, check_result, drawn_problem, minimum_columns, small_problem, with_bands
 from tests.support.forests import MANNERS, XGBOOST
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
@@ -48,19 +48,7 @@ def test_many_small_games():
     """The same comparison on hundreds of games, votes and single trees included."""
     compared = 0
     for seed in range(400):
-        rng = np.random.default_rng(seed)
-        n_outputs, n_trees, votes = [(1, 7, False), (3, 12, False), (2, 6, True), (3, 6, True)][seed % 4]
-        small = small_problem(
-            seed,
-            MANNERS[rng.integers(4)],
-            n_outputs=n_outputs,
-            n_trees=n_trees,
-            votes=votes,
-            score=SCORES[rng.integers(4)],
-            quantile=float(rng.uniform(0.05, 0.95)),
-            with_domain=bool(rng.integers(2)),
-            leaf_grid=[None, 0, 3, 10][rng.integers(4)],
-        )
+        small = drawn_problem(seed, [(1, 7, False), (3, 12, False), (2, 6, True), (3, 6, True)], SCORES)
         result = small.search(random_state=seed)
         check_result(small, result)
         smallest = minimum_columns(small, all_rows(small))
@@ -145,7 +133,6 @@ def test_a_larger_region_never_needs_fewer_trees(seed):
     """Smaller alpha, larger tau; the last one is the whole space (alpha = 0)."""
     small = small_problem(seed, MANNERS[seed], score=SCORES[seed % 3], leaf_grid=None, n_trees=8, n_fit=6)
     problem = small.problem
-    assert problem.region.score is not None
     scores = np.sort(problem.region.score.score(small.everything))
     taus = [int(scores[int(share * (len(scores) - 1))]) for share in (0.02, 0.2, 0.5, 0.9)]
     sizes = []

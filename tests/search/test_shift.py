@@ -122,7 +122,6 @@ def test_l1_is_the_linear_program(seed):
     pool = small.rows()
     pool.add(small.everything[small.inside])
     weights = Pruner(pool, Budget()).lightest()
-    assert weights is not None
     rows, free = pool.program.rows, pool.program.free_rows
     n_columns, n_free = rows.shape[1], free.shape[1]
     expected = linprog(

@@ -140,11 +140,9 @@ def test_the_widest_weights_leave_ties_where_they_can():
     assert isinstance(result, Weights)
     assert result.weights[0] - result.weights[1] == pytest.approx(0)
     wide = program.widest(both, FOREVER)
-    assert wide is not None
     assert wide.weights[0] - wide.weights[1] > 0.4
     program.add_rows(np.array([[-1.0, 1.0]]), np.zeros((1, 0)), False)
     tied = program.widest(both, FOREVER)
-    assert tied is not None
     assert tied.weights == pytest.approx([0.5, 0.5])
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import ensemble
 
-from pine_boost import UnsupportedModelError, simplify
+from pine_boost import simplify
 from pine_boost.model.reach import find_reach
 from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import predict_margins
@@ -401,17 +401,3 @@ def test_nothing_to_do_gives_the_object_back():
     assert result.model is native
     assert result.summary().startswith("Nothing could be removed (3 trees")
     assert str(result) == result.summary()
-
-
-def test_public_name_is_the_function_even_after_its_module_was_imported():
-    import pine_boost.simplification
-
-    assert callable(pine_boost.simplify)
-    assert pine_boost.SimplifyResult.__name__ == "SimplifyResult"
-
-
-def test_what_cannot_be_read_is_refused():
-    with pytest.raises(UnsupportedModelError):
-        simplify(object())
-    with pytest.raises(UnsupportedModelError, match="trust_pickle"):
-        simplify(pickle.dumps(ensemble.RandomForestClassifier()))

@@ -5,8 +5,6 @@ questions that a pruned model loses, and the smallest number of columns. Refuses
 to list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -35,7 +33,7 @@ from pine_boost.search.oracle import Oracle
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchState, SearchTask, build_state
 from pine_boost.tables.schema import schema_of
-from tests.support.forests import Manner, random_forest, random_rows
+from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 from tests.support.scores import fit_small
 
 MOST_STATES = 60_000
@@ -319,6 +317,23 @@ def small_problem(
     return Small(problem, everything, tables.contains(everything) & reachable, fit_states, unit)
 
 
+def drawn_problem(seed: int, sizes: Sequence[tuple[int, int, bool]], scores: Sequence[str | None]) -> Small:
+    """Outputs, trees and votes in turn, everything else drawn."""
+    rng = np.random.default_rng(seed)
+    n_outputs, n_trees, votes = sizes[seed % len(sizes)]
+    return small_problem(
+        seed,
+        MANNERS[rng.integers(4)],
+        n_outputs=n_outputs,
+        n_trees=n_trees,
+        votes=votes,
+        score=scores[rng.integers(len(scores))],
+        quantile=float(rng.uniform(0.05, 0.95)),
+        with_domain=bool(rng.integers(2)),
+        leaf_grid=[None, 0, 3, 10][rng.integers(4)],
+    )
+
+
 def all_rows(small: Small) -> States:
     """The rows that a pruned model must keep: the region and X_fit."""
     states = np.concatenate([small.everything[small.inside], small.fit_states])
@@ -340,7 +355,6 @@ def check_result(small: Small, result: SearchResult) -> None:
 def score_levels(small: Small) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Every score of a permitted input, ascending, and how many inputs have it."""
     region = small.problem.region
-    assert region.score is not None
     permitted = small.everything[region.permits(small.everything)]
     return np.unique(region.score.score(permitted), return_counts=True)
 

@@ -1,7 +1,5 @@
 """CatBoost models of every kind that is read, and the table of the one with categories."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

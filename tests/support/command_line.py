@@ -1,11 +1,23 @@
-"""The command line in this process."""
+"""The command line in this process, and the files that its commands read."""
 
-from __future__ import annotations
-
+import pickle
 import shlex
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pine_boost.cli import main
+
+
+def write_inputs(folder: Path, model: Any, **tables: Any) -> None:
+    """model.json of XGBoost or model.pkl, and a .npy file of every table."""
+    if hasattr(model, "save_model"):
+        model.save_model(folder / "model.json")
+    else:
+        (folder / "model.pkl").write_bytes(pickle.dumps(model))
+    for name, rows in tables.items():
+        np.save(folder / f"{name}.npy", rows)
 
 
 def words(line: str, *more: Any) -> list[str]:

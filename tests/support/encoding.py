@@ -1,7 +1,5 @@
 """Every state row that the CP-SAT encoding of a region admits, by enumeration."""
 
-from __future__ import annotations
-
 from ortools.sat.python import cp_model
 
 from pine_boost.model.forest import Forest

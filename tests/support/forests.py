@@ -4,8 +4,6 @@ In come a numpy Generator and sizes; out goes a checked Forest or a float64 matr
 Refuses nothing: the forests are valid by construction, `Forest` itself checks them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any

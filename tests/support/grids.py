@@ -4,8 +4,6 @@ In come a Forest and per-tree weights; out goes a PrunedForest that an exporter 
 Refuses nothing: a test that asks for a grid that does not fit gets an AssertionError.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Margins by Treelite's own reference predictor, on the input type that a model needs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

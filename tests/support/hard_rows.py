@@ -1,7 +1,5 @@
 """Rows at, beside and between the thresholds of a forest, with everything that converters misread."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

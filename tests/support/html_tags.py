@@ -1,7 +1,5 @@
 """A page, read tag by tag."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 _VOID = ("br", "meta", "line", "circle", "path")

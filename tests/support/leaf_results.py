@@ -1,7 +1,5 @@
 """What holds for every result with leaf values of its own, and the ways to get one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchTask
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
-from tests.support.command_line import words
+from tests.support.command_line import words, write_inputs
 from tests.support.grids import edge_rows, integer_margins
 
 KINDS = ("xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram")
@@ -47,7 +45,6 @@ def leaves_from_the_original(
 def check_native(native: Any, X: np.ndarray, result: PruneResult) -> None:
     """Native margins are the integers; no attack finds a changed class; proved again."""
     pruned, forest = result.search.pruned, result.original.forest
-    assert pruned is not None
     rows = np.vstack([X, edge_rows(forest, X, limit=100)])
     if not forest.accepts_missing:
         rows = rows[~np.isnan(rows).any(axis=1)]
@@ -64,9 +61,7 @@ def check_native(native: Any, X: np.ndarray, result: PruneResult) -> None:
 def prune_and_verify_by_command(folder: Path, booster: Any, X: np.ndarray, *options: str) -> list[str]:
     """The command line on files of an XGBoost model; returns the arguments that pruned it."""
     n = len(X) // 2
-    booster.save_model(folder / "model.json")
-    for name, rows in (("fit", X[:n]), ("cal", X[n:])):
-        np.save(folder / f"{name}.npy", rows)
+    write_inputs(folder, booster, fit=X[:n], cal=X[n:])
     arguments = [
         *words(f"prune {folder}/model.json --fit {folder}/fit.npy --cal {folder}/cal.npy"),
         *options,

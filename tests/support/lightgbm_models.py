@@ -1,7 +1,5 @@
 """Small LightGBM models of every configuration that the tests share, and their raw scores."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

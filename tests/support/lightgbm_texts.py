@@ -1,7 +1,5 @@
 """LightGBM texts written by hand, so that a test decides every number in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any

@@ -4,8 +4,6 @@ Gives (name, bytes) pairs that a reader must refuse: every fault of the format, 
 sound text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ In come three healthy files written by XGBoost; out go (name, bytes) pairs that 
 accept. Run as a script it writes the corpus to a folder for other tools.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import sys

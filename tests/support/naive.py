@@ -5,8 +5,6 @@ breaks it. Shares neither masks, boxes nor solver with what it checks; refuses s
 list.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 

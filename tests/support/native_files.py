@@ -1,7 +1,5 @@
 """Model files as their own library loads them; it is imported when it is asked for."""
 
-from __future__ import annotations
-
 import tempfile
 from typing import Any
 

@@ -3,8 +3,6 @@
 Models with missing values and categories if the kind takes them. Fitted once per process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +12,7 @@ import catboost
 import lightgbm
 import numpy as np
 import xgboost
-from sklearn import ensemble, tree
+from sklearn import datasets, ensemble, tree
 
 CATBOOST_QUIET = {"depth": 3, "border_count": 8, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
 Table = tuple[np.ndarray, np.ndarray]
@@ -32,147 +30,76 @@ def make_table(n_classes: int, *, missing: bool = True, n_rows: int = 500, seed:
     return X, y
 
 
-def _xgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = make_table(n_classes)
-        types = ["q", "c", "q", "q"]
-        model = xgboost.XGBClassifier(
-            n_estimators=12 if n_classes == 2 else 6,
-            max_depth=3,
-            max_bin=8,
-            n_jobs=1,
-            enable_categorical=True,
-            feature_types=types,
-            **options,
-        )
-        return model.fit(X, y), X
-
-    return build
-
-
-def _xgb_booster(objective: str, n_classes: int) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = make_table(n_classes)
-        params = {"objective": objective, "max_depth": 3, "nthread": 1, "max_bin": 8}
-        if n_classes > 2:
-            params |= {"num_class": n_classes, "eta": 0.1}
-        return xgboost.train(params, xgboost.DMatrix(X, y, nthread=1), num_boost_round=12), X
-
-    return build
-
-
-def _lgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = make_table(n_classes)
-        model = lightgbm.LGBMClassifier(
-            n_estimators=12 if n_classes == 2 else 6,
-            num_leaves=7,
-            max_bin=8,
-            n_jobs=1,
-            verbose=-1,
-            min_child_samples=5,
-            cat_smooth=1,
-            min_data_per_group=1,
-            **options,
-        )
-        return model.fit(X, y, categorical_feature=[1]).booster_, X
-
-    return build
-
-
-def _cat(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = make_table(n_classes)
-        model = catboost.CatBoostClassifier(iterations=12 if n_classes == 2 else 6, **CATBOOST_QUIET, **options)
-        return model.fit(X, y), X
-
-    return build
-
-
-def _sklearn(
-    name: str, n_classes: int, *, missing: bool = True, **options: Any
-) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = make_table(n_classes, missing=missing, n_rows=300)
-        X = np.round(X * 2) / 2  # few thresholds
-        model = getattr(ensemble, name)(random_state=0, **options)
-        return model.fit(X, y), X
-
-    return build
-
-
-def _ada(n_classes: int) -> Callable[[], tuple[Any, np.ndarray]]:
-    stump = tree.DecisionTreeClassifier(max_depth=1, random_state=0)
-    return _sklearn("AdaBoostClassifier", n_classes, missing=False, estimator=stump, n_estimators=20)
-
-
-MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
-    "xgb binary": _xgb(2),
-    "xgb 3 classes": _xgb(3),
-    "xgb dart": _xgb(2, booster="dart", rate_drop=0.3, random_state=1),
-    "xgb hinge": _xgb_booster("binary:hinge", 2),
-    "xgb softmax": _xgb_booster("multi:softmax", 3),
-    "lgb binary": _lgb(2),
-    "lgb 3 classes": _lgb(3),
-    "lgb rf": _lgb(2, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7),
-    "lgb zero as missing": _lgb(2, zero_as_missing=True),
-    "cat binary": _cat(2),
-    "cat 3 classes": _cat(3, nan_mode="Max"),
-    "cat lossguide": _cat(2, grow_policy="Lossguide", max_leaves=6, boost_from_average=True),
-    "random forest": _sklearn("RandomForestClassifier", 2, n_estimators=9, max_depth=3),
-    "random forest 3 classes": _sklearn("RandomForestClassifier", 3, n_estimators=9, max_depth=3),
-    "extra trees": _sklearn("ExtraTreesClassifier", 2, n_estimators=12, max_depth=2),
-    "gradient boosting": _sklearn("GradientBoostingClassifier", 2, missing=False, n_estimators=12, max_depth=3),
-    "gradient boosting 3 classes": _sklearn(
-        "GradientBoostingClassifier", 3, missing=False, n_estimators=8, max_depth=2
-    ),
-    "histogram": _sklearn(
-        "HistGradientBoostingClassifier",
-        2,
-        max_iter=8,
-        learning_rate=0.4,
-        max_leaf_nodes=4,
-        max_bins=8,
-        categorical_features=[1],
-    ),
-    "histogram 3 classes": _sklearn("HistGradientBoostingClassifier", 3, max_iter=6, max_leaf_nodes=4, max_bins=8),
-    "ada boost": _ada(2),
-    "ada boost 3 classes": _ada(3),
+_XGB = {"max_depth": 3, "max_bin": 8, "n_jobs": 1, "enable_categorical": True, "feature_types": ["q", "c", "q", "q"]}
+_LGB = {"num_leaves": 7, "max_bin": 8, "n_jobs": 1, "verbose": -1}
+_LGB |= {"min_child_samples": 5, "cat_smooth": 1, "min_data_per_group": 1}
+_SKLEARN = {
+    "random forest": ensemble.RandomForestClassifier,
+    "extra trees": ensemble.ExtraTreesClassifier,
+    "gradient boosting": ensemble.GradientBoostingClassifier,
+    "histogram": ensemble.HistGradientBoostingClassifier,
+    "ada boost": ensemble.AdaBoostClassifier,
 }
-_BUILT: dict[str, tuple[Any, np.ndarray]] = {}
+_STUMP = tree.DecisionTreeClassifier(max_depth=1, random_state=0)
+
+# the options of each; those of XGBoost with an objective are Boosters
+MODELS: dict[str, dict[str, Any]] = {
+    "xgb binary": {},
+    "xgb 3 classes": {},
+    "xgb dart": {"booster": "dart", "rate_drop": 0.3, "random_state": 1},
+    "xgb hinge": {"objective": "binary:hinge"},
+    "xgb softmax": {"objective": "multi:softmax", "num_class": 3, "eta": 0.1},
+    "lgb binary": {},
+    "lgb 3 classes": {},
+    "lgb rf": {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.7},
+    "lgb zero as missing": {"zero_as_missing": True},
+    "cat binary": {},
+    "cat 3 classes": {"nan_mode": "Max"},
+    "cat lossguide": {"grow_policy": "Lossguide", "max_leaves": 6, "boost_from_average": True},
+    "random forest": {"n_estimators": 9, "max_depth": 3},
+    "random forest 3 classes": {"n_estimators": 9, "max_depth": 3},
+    "extra trees": {"n_estimators": 12, "max_depth": 2},
+    "gradient boosting": {"n_estimators": 12, "max_depth": 3},
+    "gradient boosting 3 classes": {"n_estimators": 8, "max_depth": 2},
+    "histogram": {
+        **{"max_iter": 8, "learning_rate": 0.4, "max_leaf_nodes": 4, "max_bins": 8},
+        "categorical_features": [1],
+    },
+    "histogram 3 classes": {"max_iter": 6, "max_leaf_nodes": 4, "max_bins": 8},
+    "ada boost": {"estimator": _STUMP, "n_estimators": 20},
+    "ada boost 3 classes": {"estimator": _STUMP, "n_estimators": 20},
+}
 
 
+@cache
 def built(name: str) -> tuple[Any, np.ndarray]:
-    if name not in _BUILT:
-        _BUILT[name] = MODELS[name]()
-    return _BUILT[name]
+    """A model of this name and its rows."""
+    n_classes = 3 if name.endswith(("3 classes", "softmax")) else 2
+    kind, own = name.removesuffix(" 3 classes"), MODELS[name]
+    if kind in _SKLEARN:
+        X, y = make_table(n_classes, missing=kind not in ("gradient boosting", "ada boost"), n_rows=300)
+        X = np.round(X * 2) / 2  # few thresholds
+        return _SKLEARN[kind](random_state=0, **own).fit(X, y), X
+    X, y = make_table(n_classes)
+    few = 12 if n_classes == 2 else 6
+    if "objective" in own:
+        parameters = {"max_depth": 3, "nthread": 1, "max_bin": 8, **own}
+        return xgboost.train(parameters, xgboost.DMatrix(X, y, nthread=1), num_boost_round=12), X
+    if name.startswith("xgb"):
+        return xgboost.XGBClassifier(n_estimators=few, **_XGB, **own).fit(X, y), X
+    if name.startswith("lgb"):
+        model = lightgbm.LGBMClassifier(n_estimators=few, **_LGB, **own)
+        return model.fit(X, y, categorical_feature=[1]).booster_, X
+    return catboost.CatBoostClassifier(iterations=few, **CATBOOST_QUIET, **own).fit(X, y), X
 
 
 @cache
 def cancer_boosting(n_features: int, n_trees: int) -> tuple[Any, np.ndarray]:
     """Gradient boosting of small trees on the first 250 patients and measurements, and the rows of all."""
-    from sklearn.datasets import load_breast_cancer
-
-    X, y = load_breast_cancer(return_X_y=True)
+    X, y = datasets.load_breast_cancer(return_X_y=True)
     X = X[:, :n_features]
     model = ensemble.GradientBoostingClassifier(n_estimators=n_trees, max_depth=2, random_state=0)
     return model.fit(X[:250], y[:250]), X
-
-
-def _cancer() -> Table:
-    from sklearn.datasets import load_breast_cancer
-
-    X, y = load_breast_cancer(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(X))
-    return X[order, :12], y[order]
-
-
-def _wine() -> Table:
-    from sklearn.datasets import load_wine
-
-    X, y = load_wine(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(X))
-    return X[order], y[order]
 
 
 @dataclass(frozen=True)
@@ -181,13 +108,22 @@ class Large:
 
     alpha: float
     make: Callable[[], Any]
-    table: Callable[[], Table] = _cancer
+    dataset: str = "breast_cancer"
+    n_features: int | None = 12
     n_fit: int = 300
+
+    def table(self) -> Table:
+        """The rows in another order, and their labels."""
+        X, y = getattr(datasets, f"load_{self.dataset}")(return_X_y=True)
+        order = np.random.default_rng(0).permutation(len(X))
+        return X[order, : self.n_features], y[order]
 
 
 LARGE = {
     "xgboost": Large(0.1, lambda: xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.05, n_jobs=1)),
-    "xgboost 3 classes": Large(0.4, lambda: xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1), _wine, 100),
+    "xgboost 3 classes": Large(
+        0.4, lambda: xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1), "wine", None, 100
+    ),
     "lightgbm": Large(0.1, lambda: lightgbm.LGBMClassifier(n_estimators=20, num_leaves=6, n_jobs=1, verbose=-1)),
     "catboost": Large(0.1, lambda: catboost.CatBoostClassifier(iterations=20, **(CATBOOST_QUIET | {"depth": 2}))),
     "gradient boosting": Large(0.1, lambda: ensemble.GradientBoostingClassifier(n_estimators=20, max_depth=2)),

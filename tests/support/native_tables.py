@@ -5,10 +5,9 @@ half-way between its thresholds. Columns: a plain number, whole numbers that flo
 apart, nanosecond time stamps beyond 2**53.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,14 @@ KINDS = (
     "GradientBoosting",
     "HistGradientBoosting",
 )
+
+
+def write_parts(frame: Any, folder: Path, n_files: int = 4) -> Path:
+    """The rows of a frame as a folder of Parquet files."""
+    folder.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
+        frame.iloc[part].to_parquet(folder / f"part-{number}.parquet", index=False)
+    return folder
 
 
 def training_rows(n_rows: int = 1200) -> tuple[FloatArray, np.ndarray]:

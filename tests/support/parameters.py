@@ -3,8 +3,6 @@
 ``python -m tests.support.parameters`` writes them into the sources; tests/test_options.py compares.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from pathlib import Path

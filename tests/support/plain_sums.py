@@ -1,7 +1,5 @@
 """The library's own sum of a random forest: no link, the cuts of its decision."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pine_boost.kernels.flat_forest import Link, NativeSum

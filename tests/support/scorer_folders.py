@@ -1,7 +1,5 @@
 """Scorer folders that were edited by somebody who knows the format."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The three scores as they are before the price of unseen missing values, on small data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ and the solvers costs two to three seconds in every fresh interpreter, so it hap
 pine_boost is not among them: every process imports it again, with short timings.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import runpy
@@ -49,7 +47,6 @@ class ScriptServer:
     def run(self, script: Path, folder: Path) -> str:
         """Run the script in the folder; what it prints, or a failed assertion with its errors."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(script, folder, sep="\t", file=self._process.stdin, flush=True)
         code = self._process.stdout.readline().strip()
         printed, errors = ((folder / name).read_text(encoding="utf-8") for name in ("stdout.txt", "stderr.txt"))

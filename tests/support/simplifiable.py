@@ -1,7 +1,5 @@
 """Drawn models in which there is something to leave out, written as real models of each library."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small scikit-learn models of every kind that the tests share, and rows on their edges."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

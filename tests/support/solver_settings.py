@@ -1,7 +1,5 @@
 """Solver settings under which every proof must come out the same, and a budget without end."""
 
-from __future__ import annotations
-
 from pine_boost.budget import Budget, Effort
 from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND, SECOND_LP, SolverSetting
 

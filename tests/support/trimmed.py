@@ -4,8 +4,6 @@ In comes a Forest (or a PrunedForest); out goes a PrunedForest with ``is_leaf``,
 AssertionError at the first node that differs.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

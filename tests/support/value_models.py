@@ -1,7 +1,5 @@
 """Small regressors and rankers that the tests share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

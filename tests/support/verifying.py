@@ -4,8 +4,6 @@ In comes the name of a kind; out go the live model and its rows, or its PruneRes
 nothing: an unknown name is a KeyError of the test.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small XGBoost models of every objective and booster that the tests share, and their margins."""
 
-from __future__ import annotations
-
 import numpy as np
 import xgboost
 

@@ -3,13 +3,11 @@
 from dataclasses import replace
 from decimal import Decimal
 
-import lightgbm
 import numpy as np
 import pandas
 import polars
 import pyarrow
 import pytest
-import xgboost
 from scipy import sparse
 from sklearn import ensemble
 
@@ -213,42 +211,6 @@ def test_features_by_name_or_position():
 
 def _margins(forest, X):
     return native_margins(forest, to_matrix(X, schema_of(forest)))[:, 0]
-
-
-def test_xgboost_sees_the_same_numbers():
-    rng = np.random.default_rng(0)
-    X = rng.integers(-3, 4, size=(400, 3)).astype(float)
-    y = (X[:, 0] + X[:, 1] > 0).astype(int)
-    colour = pandas.Categorical(np.array(["red", "green", "blue"])[rng.integers(0, 3, 400)])
-    frame = pandas.DataFrame({"a": X[:, 0], "colour": colour, "b": X[:, 1]})
-    model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True).fit(frame, y)
-    forest = read_model(model).forest
-    other = frame.assign(colour=frame["colour"].cat.reorder_categories(["green", "blue", "red"]))
-    for table in (frame, other):
-        assert np.array_equal(_margins(forest, table), model.predict(table, output_margin=True))
-    model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, missing=-1).fit(X, y)
-    forest = read_model(model).forest
-    for table in (X, X.astype(int), sparse.csr_matrix(X)):
-        assert np.array_equal(_margins(forest, table), model.predict(table, output_margin=True))
-
-
-def test_lightgbm_sees_the_same_numbers():
-    rng = np.random.default_rng(0)
-    X = rng.integers(2**24, 2**24 + 9, size=(600, 3))  # integers that float32 cannot tell apart
-    X[:, 2] = rng.integers(0, 3, 600)
-    y = (X[:, 0] % 4 + X[:, 1] % 2 > 2).astype(int)
-    model = lightgbm.LGBMClassifier(n_estimators=8, n_jobs=1, verbosity=-1, min_child_samples=5)
-    model.fit(X.astype(float), y)
-    forest = read_model(model).forest
-    for table in (X.astype(float), X, X.astype(np.float32), sparse.csr_matrix(X.astype(float))):
-        assert np.array_equal(_margins(forest, table), model.predict(table, raw_score=True))
-    frame = pandas.DataFrame({"my a": X[:, 0], "b": X[:, 1]})
-    frame["c"] = pandas.Categorical(np.array(["x", "y", "z"])[X[:, 2]])
-    model.fit(frame, y)
-    forest = read_model(model).forest
-    unseen = frame.assign(c=pandas.Categorical(np.where(X[:, 2] == 0, "new", "z")))
-    for table in (frame, unseen):
-        assert np.array_equal(_margins(forest, table), model.predict(table, raw_score=True))
 
 
 def test_histogram_gradient_boosting_sees_the_same_numbers():
