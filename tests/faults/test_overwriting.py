@@ -16,7 +16,7 @@ from pine_boost.certificate.saved import CERTIFICATE, SWEEP_JSON, read_saved
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, MalformedModelError
 from pine_boost.files import clear_errors, write_file
-from pine_boost.fleet import _STARTS, RECORD, run_fleet
+from pine_boost.fleet import _STARTS, run_fleet
 from pine_boost.folders import owned_in, remove_leftovers, require_writable
 from pine_boost.json_fields import write_document
 from pine_boost.monitoring.region_monitor import watch
