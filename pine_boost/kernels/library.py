@@ -17,6 +17,7 @@ SOURCE = Path(__file__).with_name("trees.c")
 # no contraction into fused operations: sums must be those that the numpy twin and the proofs have
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 _CHOICE = "PINE_BOOST_KERNEL"
+RUNTIME = "ucrtbase"  # Windows' C library, whose exp Python and the native libraries use
 
 
 _C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "double": ctypes.c_double, "void": None}
@@ -74,14 +75,14 @@ def compile_to(target: Path, flags: tuple[str, ...] = FLAGS) -> bool:
 
 
 def cache_folder() -> Path:
-    """Where a kernel that was compiled at first use is kept."""
+    """Where a kernel that was compiled at first use is kept; machines of several kinds may share a home."""
     if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "pine_boost"
+    if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "pine_boost"
+    return base / "pine_boost" / os.uname().machine
 
 
 @lru_cache(maxsize=1)
@@ -122,6 +123,9 @@ def _open(path: Path) -> Any | None:
             # that ctypes can make, and so is their scorer.
             if name != "pine_score_row":
                 function.argtypes = [_type_of(argument) for argument in arguments.split(",")]
+        if sys.platform == "win32":
+            runtime = ctypes.CDLL(RUNTIME)
+            library.pine_use_exponentials(*(ctypes.cast(own, ctypes.c_void_p) for own in (runtime.expf, runtime.exp)))
     except (OSError, AttributeError):
         return None
     return library

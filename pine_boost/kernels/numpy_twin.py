@@ -24,6 +24,7 @@ from pine_boost.kernels.flat_forest import (
     NativeSum,
     TableSums,
 )
+from pine_boost.kernels.library import RUNTIME
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _CHUNK_CELLS = 4_000_000  # rows x trees walked at once
@@ -367,7 +368,7 @@ def _expf(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 @lru_cache(maxsize=1)
 def _c_expf() -> Any:
-    name = "ucrtbase" if sys.platform == "win32" else ctypes.util.find_library("m")
+    name = RUNTIME if sys.platform == "win32" else ctypes.util.find_library("m")
     try:
         function = ctypes.CDLL(name).expf
     except (OSError, AttributeError, TypeError):  # correctly rounded in all but a few cases

@@ -432,6 +432,18 @@ static inline double native_sum(const scorer_t *s, const void *sums, int64_t out
     return s->intercept_last ? sum + ((const double *)s->native_intercept)[output] : sum; /* CatBoost */
 }
 
+typedef float expf_t(float);
+typedef double exp_t(double);
+static expf_t *library_expf = expf;
+static exp_t *library_exp = exp;
+
+/* Compilers for Windows link an exp of their own, which differs in the last bit from the one that libraries call. */
+void pine_use_exponentials(expf_t *single, exp_t *twice)
+{
+    library_expf = single;
+    library_exp = twice;
+}
+
 /* Margins to what the library's decision reads, in the same operations and types. */
 static void apply_link(const scorer_t *s, int64_t link, double *score)
 {
@@ -441,7 +453,7 @@ static void apply_link(const scorer_t *s, int64_t link, double *score)
     switch (link) {
     case SIGMOID_FLOAT32: /* XGBoost, common/math.h */
         for (int64_t k = 0; k < n; k++) {
-            float denominator = expf(fminf(-(float)score[k], 88.7f)) + 1.0f + 1e-16f;
+            float denominator = library_expf(fminf(-(float)score[k], 88.7f)) + 1.0f + 1e-16f;
             score[k] = (double)(1.0f / denominator);
         }
         break;
@@ -450,7 +462,7 @@ static void apply_link(const scorer_t *s, int64_t link, double *score)
         double total = 0.0;
         for (int64_t k = 1; k < n; k++) largest = fmaxf((float)score[k], largest);
         for (int64_t k = 0; k < n; k++) {
-            float term = expf((float)score[k] - largest);
+            float term = library_expf((float)score[k] - largest);
             score[k] = (double)term;
             total += (double)term;
         }
@@ -458,23 +470,23 @@ static void apply_link(const scorer_t *s, int64_t link, double *score)
         break;
     }
     case EXP_FLOAT32:
-        for (int64_t k = 0; k < n; k++) score[k] = (double)expf((float)score[k]);
+        for (int64_t k = 0; k < n; k++) score[k] = (double)library_expf((float)score[k]);
         break;
     case SIGMOID: /* LightGBM, and scipy's expit with slope 1 */
-        for (int64_t k = 0; k < n; k++) score[k] = 1.0 / (1.0 + exp(-s->slope * score[k]));
+        for (int64_t k = 0; k < n; k++) score[k] = 1.0 / (1.0 + library_exp(-s->slope * score[k]));
         break;
     case SOFTMAX: { /* LightGBM, utils/common.h */
         double largest = score[0], total = 0.0;
         for (int64_t k = 1; k < n; k++) largest = score[k] > largest ? score[k] : largest;
         for (int64_t k = 0; k < n; k++) {
-            score[k] = exp(score[k] - largest);
+            score[k] = library_exp(score[k] - largest);
             total += score[k];
         }
         for (int64_t k = 0; k < n; k++) score[k] /= total;
         break;
     }
     case EXP:
-        for (int64_t k = 0; k < n; k++) score[k] = exp(score[k]);
+        for (int64_t k = 0; k < n; k++) score[k] = library_exp(score[k]);
         break;
     default:
         break;
