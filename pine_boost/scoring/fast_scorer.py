@@ -31,13 +31,13 @@ class ProbabilityRule:
     form : str
         ``"pair"``: the linked score is the probability of class 1. ``"columns"``: linked scores are
         the probabilities. ``"softmax"``: numpy's, as scikit-learn computes it. ``"votes"``: that of
-        AdaBoost. ``"none"``: the model has no probabilities.
+        AdaBoost. ``"catboost"``: CatBoost's softmax. ``"none"``: the model has no probabilities.
     link : Link
     is_original : bool
         Whether the trees are those of the original: a smaller model within a tolerance has other probabilities.
     """
 
-    form: Annotated[str, f.text(("pair", "columns", "softmax", "votes", "none"))]
+    form: Annotated[str, f.text(("pair", "columns", "softmax", "votes", "catboost", "none"))]
     link: Link = Link.IDENTITY
     is_original: bool = True
 
@@ -159,18 +159,10 @@ class FastScorer:
         Raises
         ------
         UnsupportedModelError
-            The model has no probabilities, or several classes and is CatBoost's; or the scorer is that of a smaller
-            model and ``exact``.
+            The model has no probabilities, or the scorer is that of a smaller model and ``exact``.
         """
         rule, native = self.parts.probability, self.parts.native
         if rule.form == "none":
-            if self.parts.schema.reader is Reader.CATBOOST and native.value.shape[1] > 1:
-                raise UnsupportedModelError(
-                    "A scorer gives no probabilities of several classes for CatBoost: CatBoost has an exp of its own, "
-                    "which a scorer does not repeat bit for bit. Use predict or decision_function, which are exact, or "
-                    "predict_proba of the CatBoost model; a guarded model asks it with backend='native'.",
-                    option="backend",
-                )
             raise UnsupportedModelError("This model has no probabilities; use predict or decision_function.")
         if exact and not rule.is_original:
             raise UnsupportedModelError(
@@ -180,6 +172,10 @@ class FastScorer:
             )
         if rule.form in ("softmax", "votes"):
             found = _softmax(self._scores(X, None), rule.form, native)
+        elif rule.form == "catboost":
+            from pine_boost.scoring.catboost_softmax import catboost_softmax
+
+            found = catboost_softmax(self._scores(X, None))
         else:
             found = self._scores(X, rule.link).astype(native.value.dtype)
             if rule.form == "pair":

@@ -139,7 +139,7 @@ def _lightgbm(model: Model, plain: NativeSum) -> NativeSum:
 
 
 def _catboost(model: Model, plain: NativeSum) -> NativeSum:
-    """CatBoost decides classes by raw values; only its sigmoid has the exp of the C library, its softmax has not."""
+    """CatBoost decides classes by raw values."""
     forest = model.forest
     thresholds = forest.decision.thresholds
     if thresholds and output_of(forest) is Output.SIGMOID:
@@ -194,7 +194,9 @@ def probability_rule(model: Model) -> ProbabilityRule:
             "multi:softprob": ProbabilityRule("columns", Link.SOFTMAX_FLOAT32),
         }
         return rules.get(objective, ProbabilityRule("none"))
-    if forest.library == "lightgbm" and forest.n_outputs > 1:
+    if forest.library == "catboost" and output is Output.SOFTMAX:
+        return ProbabilityRule("catboost")
+    if forest.library in ("catboost", "lightgbm") and forest.n_outputs > 1:
         return ProbabilityRule("columns", Link.SOFTMAX if output is Output.SOFTMAX else Link.SIGMOID)
     if forest.library in ("catboost", "lightgbm"):
         return ProbabilityRule("pair", Link.SIGMOID) if output is Output.SIGMOID else ProbabilityRule("none")

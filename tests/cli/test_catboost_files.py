@@ -16,7 +16,7 @@ from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from tests.support.catboost_models import KINDS
 from tests.support.command_line import exit_code
-from tests.support.native_models import make_table
+from tests.support.native_models import has_same_probabilities, make_table
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 CASES = [("binary", "leaf"), ("binary", "tree"), ("depthwise binary", "leaf"), ("3 classes", "tree")]
@@ -57,13 +57,12 @@ def test_a_pruned_live_model_is_verified_guarded_and_scored_from_its_file(name, 
     assert exit_code("guard", pruned, "--original", original, "-o", guard) == 0
     fresh = np.load(rows)
     expected = [str(label) for label in native.predict(fresh).reshape(-1)]
-    if name == "3 classes":  # the kernel has no exp of CatBoost's
-        assert exit_code("score", guard, rows, "--proba") == 1
-        assert "--backend='native'" in capsys.readouterr().err
-    answers = scored(guard, rows, "--proba", "--backend", "native")
-    assert [row["class"] for row in answers] == expected
-    chances = [[float(row[f"p_{label}"]) for label in native.classes_] for row in answers]
-    assert np.array_equal(chances, native.predict_proba(fresh))
+    loss = "MultiClass" if name == "3 classes" else "Logloss"
+    for backend in ("kernel", "native"):
+        answers = scored(guard, rows, "--proba", "--backend", backend)
+        assert [row["class"] for row in answers] == expected
+        chances = [[float(row[f"p_{label}"]) for label in native.classes_] for row in answers]
+        assert has_same_probabilities(loss, chances, native.predict_proba(fresh))
     assert {row["answered_by"] for row in answers} == {"pruned", "original"}
     # what the guard stores of the original is the live model, in digits that CatBoost reads exactly
     kept = catboost.CatBoost().load_model(str(guard / "original.json"), format="json")
@@ -74,12 +73,12 @@ def test_a_pruned_live_model_is_verified_guarded_and_scored_from_its_file(name, 
     assert loaded.evaluate(fresh).n_rows == len(fresh)
 
 
-def test_a_scorer_of_several_classes_tells_why_it_has_no_probabilities(tmp_path, capsys):
+def test_a_scorer_of_several_classes_writes_the_probabilities_of_its_model(tmp_path):
     native = KINDS["3 classes"]()
     X_fit, _, rows = tables(native, tmp_path)
     pine_boost.accelerate_booster(native, X_fit).save(tmp_path / "scorer")
-    assert exit_code("score", tmp_path / "scorer", rows, "--proba") == 1
-    assert "CatBoost has an exp of its own" in capsys.readouterr().err
+    chances = [[float(row[f"p_{k}"]) for k in native.classes_] for row in scored(tmp_path / "scorer", rows, "--proba")]
+    assert has_same_probabilities("MultiClass", chances, native.predict_proba(np.load(rows)))
 
 
 def test_a_file_of_another_model_is_still_refused(tmp_path, capsys):

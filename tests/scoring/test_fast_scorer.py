@@ -1,10 +1,12 @@
 """Proved scorers against the native ``predict``: classes, probabilities and margins without tolerance."""
 
 import importlib
+import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import catboost
 import lightgbm
 import numpy as np
 import pandas
@@ -19,7 +21,7 @@ from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.scoring.fast_scorer import FastScorer
 from tests.support.hard_rows import hard_table
-from tests.support.native_models import MODELS, built
+from tests.support.native_models import CATBOOST_QUIET, MODELS, built, has_same_probabilities, make_table
 from tests.support.native_tables import KINDS, numeric_tables, probes, trained
 
 BINARY = [name for name in MODELS if "3 classes" not in name and "softmax" not in name]
@@ -60,19 +62,33 @@ def test_probabilities_and_margins_are_the_native_ones_bit_for_bit(name):
         assert np.array_equal(result.scorer.decision_function(table).reshape(margins.shape), margins)
     if hasattr(native, "decision_function"):
         assert np.array_equal(result.scorer.decision_function(table), native.decision_function(table))
-    if hasattr(native, "predict_proba") and name != "cat 3 classes":
+    if hasattr(native, "predict_proba"):
         expected = native.predict_proba(table)
         found = result.scorer.predict_proba(table)
         assert found.dtype == expected.dtype
-        assert np.array_equal(found, expected)
-    elif name in ("xgb hinge", "xgb softmax", "cat 3 classes"):
-        reason = (
-            "CatBoost has an exp of its own.*a guarded model asks it with backend='native'"
-            if name[:3] == "cat"
-            else "no prob"
-        )
-        with pytest.raises(UnsupportedModelError, match=reason):
+        assert has_same_probabilities("MultiClass" if name == "cat 3 classes" else name, found, expected)
+    elif name in ("xgb hinge", "xgb softmax"):
+        with pytest.raises(UnsupportedModelError, match="no prob"):
             result.scorer.predict_proba(table)
+
+
+@pytest.mark.parametrize("loss", ["MultiClass", "MultiClassOneVsAll"])
+@pytest.mark.parametrize("n_classes", [3, 4, 5, 7, 9])
+def test_probabilities_of_catboost_are_the_native_ones_for_any_margins(loss, n_classes, tmp_path):
+    """Also where an exponential would underflow: CatBoost counts these differently by their place in a register."""
+    X, y = make_table(n_classes, n_rows=600)
+    native = catboost.CatBoostClassifier(**CATBOOST_QUIET, loss_function=loss, iterations=5).fit(X, y)
+    native.save_model(str(tmp_path / "model.json"), format="json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    leaves = [tree["leaf_values"] for tree in document["oblivious_trees"]]
+    for scale in (1.0, 40.0, 400.0, 20000.0):
+        for tree, values in zip(document["oblivious_trees"], leaves, strict=True):
+            tree["leaf_values"] = [scale * value for value in values]
+        (tmp_path / "scaled.json").write_text(json.dumps(document))
+        native = catboost.CatBoostClassifier().load_model(str(tmp_path / "scaled.json"), format="json")
+        scorer = pine_boost.accelerate_booster(native).scorer
+        assert has_same_probabilities(loss, scorer.predict_proba(X), native.predict_proba(X))
+        assert has_same_probabilities(loss, scorer.predict_proba(X[:1]), native.predict_proba(X[:1]))
 
 
 AVERAGED = ("random forest", "extra trees")  # they take one threshold
