@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from pine_boost._version import __version__
 from pine_boost.budget import finishing
+from pine_boost.cli.flags import add_arguments, add_options, message_of
 from pine_boost.errors import PineBoostError
 
 INTERRUPTED = 130  # as shells count Ctrl-C
@@ -61,8 +62,6 @@ class _Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    from pine_boost.cli.flags import add_arguments, add_options
-
     parser = _Parser(
         prog="pine-boost",
         description="Faster and smaller tree ensembles, with a promise that can be checked.",
@@ -130,8 +129,6 @@ def _fail(text: str) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    from pine_boost.cli.flags import message_of
-
     text = message_of(error)
     if isinstance(error, PineBoostError):
         return text
@@ -142,6 +139,4 @@ def _one_line(error: Exception) -> str:
 
 def _show_warning(message: Any, category: Any, *_: Any, **__: Any) -> None:
     if issubclass(category, UserWarning):
-        from pine_boost.cli.flags import message_of
-
         print(f"pine-boost: warning: {message_of(message)}", file=sys.stderr)

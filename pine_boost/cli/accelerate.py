@@ -17,6 +17,7 @@ from typing import Any
 
 from pine_boost.cli import flags, output
 from pine_boost.options import AccelerateOptions
+from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST
 
 _ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
 _SEARCH = tuple(entry.name for entry in fields(AccelerateOptions) if entry.name not in _ROWS)
@@ -35,7 +36,6 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost import committee
     from pine_boost.accelerate import accelerate_booster
     from pine_boost.native.figures import times_in_words
-    from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST
 
     with flags.progress_of(arguments) as progress:
         given, is_average = flags.read_given_or_average(arguments)

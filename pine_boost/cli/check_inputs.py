@@ -19,6 +19,7 @@ from pine_boost.cli import flags
 from pine_boost.cli.saved_input import read_prepared, read_region
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import percent_down, percent_up, rest_of
+from pine_boost.tables.native import take_rows
 
 _NOT_CERTIFIED = " No smaller model was certified for it; the folder holds the original."
 
@@ -31,8 +32,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the coverage, then the rows outside with reasons."""
-    from pine_boost.tables.native import take_rows
-
     region, given, is_certified = read_region(arguments)
     model = None if given is None else given.parsed
     if region.n_cal == 0 and region.alpha > 0:

@@ -16,6 +16,7 @@ from typing import Any
 
 from pine_boost.cli import flags, output
 from pine_boost.options import CompressOptions
+from pine_boost.tables.table_files import label_if_any
 
 _ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
 _SEARCH = tuple(entry.name for entry in fields(CompressOptions) if entry.name not in _ROWS)
@@ -34,7 +35,6 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost import committee
     from pine_boost.compress import compress_booster
     from pine_boost.compression.record import RECORD
-    from pine_boost.tables.table_files import label_if_any
 
     with flags.progress_of(arguments) as progress:
         given, is_average = flags.read_given_or_average(arguments)

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
 from pine_boost.cli import flags, output
 from pine_boost.errors import MissingDependencyError, install_with
+from pine_boost.progress import Progress
 from pine_boost.tables.native import take_rows
 
 _FEATURES = 10  # the means; the other twenty columns are spreads and extremes of the same ten
@@ -35,10 +37,8 @@ def main(arguments: argparse.Namespace) -> int:
         raise MissingDependencyError(f"The demo needs scikit-learn for its data; {install_with('sklearn')}")
     from sklearn.datasets import load_breast_cancer
 
-    from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
     from pine_boost.cli.prune import describe, evaluated, exit_code, summary
     from pine_boost.native.predict import model_file
-    from pine_boost.progress import Progress
     from pine_boost.prune import prune_booster
 
     data = load_breast_cancer(as_frame=find_spec("pandas") is not None)

@@ -19,6 +19,10 @@ from typing import Any
 
 from pine_boost.cli import flags, output
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.files import save_file
+from pine_boost.scoring.scorer_folder import MANIFEST, read_parts
+from pine_boost.tables.schema import schema_of
+from pine_boost.tables.table_files import read_table
 
 CATEGORIES = "categories.json"
 _OF_ONE = {"table": "sql", "keep": "sql", "data": "onnx", "label": "onnx"}  # flags that say nothing about other targets
@@ -43,9 +47,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Convert and write."""
-    from pine_boost.files import save_file
     from pine_boost.parsers import read_model
-    from pine_boost.scoring.scorer_folder import MANIFEST
 
     for name, owner in _OF_ONE.items():
         if arguments.target != owner and getattr(arguments, name) is not None:
@@ -77,7 +79,6 @@ def _c_code(arguments: argparse.Namespace) -> tuple[bytes, Any]:
     """The file of a scorer, or of a model that is accelerated for it; and what knows the categories."""
     from pine_boost.accelerate import accelerate_booster
     from pine_boost.exporters.c_code import to_c
-    from pine_boost.scoring.scorer_folder import MANIFEST, read_parts
 
     if Path(arguments.model).joinpath(MANIFEST).is_file():
         parts, manifest = read_parts(arguments.model, trust_pickle=arguments.trust_pickle)
@@ -116,8 +117,6 @@ def _contents(arguments: argparse.Namespace, model: Any) -> bytes:
 
         return to_sql(model, table=arguments.table or "rows", keep=arguments.keep or (), codes=arguments.codes).encode()
     from pine_boost.exporters.onnx import to_onnx
-    from pine_boost.tables.schema import schema_of
-    from pine_boost.tables.table_files import read_table
 
     X = None
     if arguments.data is not None:

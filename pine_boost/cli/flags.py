@@ -15,6 +15,8 @@ from typing import Any
 from pine_boost.errors import InvalidInputError
 from pine_boost.options import Option, Options, flag_of, option_of, read_texts, require_seconds
 from pine_boost.progress import Progress
+from pine_boost.tables.schema import InputSchema
+from pine_boost.tables.table_files import label_if_any, read_table
 
 _TEXTS = read_texts(Path(__file__).with_name("arguments.txt").read_text(encoding="utf-8"))
 SEARCH = tuple(entry.name for entry in fields(Options) if entry.name != "allow_overlap")
@@ -150,8 +152,6 @@ def read_given_or_average(arguments: argparse.Namespace) -> tuple[Any, bool]:
 
 def read_rows(path: str | None, given: Any, label: str | None = None) -> Any:
     """The rows of a table file without its labels, or None; a folder of Parquet files is read in chunks later."""
-    from pine_boost.tables.table_files import label_if_any
-
     if path is None:
         return None
     return given.read_rows(path) if Path(path).is_dir() else read_data(path, given, label_if_any(label)).X
@@ -172,9 +172,6 @@ def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
 
     ``columns`` is an InputSchema, or a GivenModel whose Pipeline takes raw columns.
     """
-    from pine_boost.tables.schema import InputSchema
-    from pine_boost.tables.table_files import read_table
-
     if path is None:
         if label is not None:
             raise InvalidInputError(f"--label {label} names a column of --test, but --test is missing.")

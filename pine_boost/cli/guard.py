@@ -17,6 +17,8 @@ from pathlib import Path
 
 from pine_boost.cli import flags
 from pine_boost.cli.saved_input import read_result
+from pine_boost.folders import owned_in, require_free
+from pine_boost.scoring.scorer_folder import MANIFEST
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +30,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Read, guard, write and print the promise."""
-    from pine_boost.folders import owned_in, require_free
     from pine_boost.scoring.guarded import GuardedModel
-    from pine_boost.scoring.scorer_folder import MANIFEST
 
     given, result = read_result(arguments, Path(arguments.result))
     rows = None if arguments.val is None else flags.read_data(arguments.val, given).X

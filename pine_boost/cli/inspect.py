@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.cli import flags
+from pine_boost.model.rules import SplitKind
+from pine_boost.model.states import build_space
 from pine_boost.notebooks import aligned
 
 
@@ -36,9 +38,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 def describe(parsed: Any, size: int) -> dict[str, Any]:
     """Facts of a parsed model."""
-    from pine_boost.model.rules import SplitKind
-    from pine_boost.model.states import build_space
-
     forest = parsed.forest
     used = np.unique(forest.feature[forest.kind != SplitKind.LEAF])
     space = build_space(forest)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pine_boost.cli import flags, output
 from pine_boost.cli.saved_input import read_prepared, read_region
+from pine_boost.files import file_digest, save_file
 
 ALARM = 3
 
@@ -35,7 +36,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Count the tables and print the status."""
-    from pine_boost.files import file_digest, save_file
     from pine_boost.monitoring.page import BEGINNING, write_page
     from pine_boost.monitoring.region_monitor import load_state, watch
 

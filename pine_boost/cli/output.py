@@ -9,8 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pine_boost.budget import Budget
+from pine_boost.certificate.saved import REPORT
 from pine_boost.cli import INTERRUPTED
 from pine_boost.errors import OutputError, PineBoostError
+from pine_boost.files import require_free_file, save_file
+from pine_boost.folders import keep_elsewhere, require_free, require_writable, write_folder
+from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
+from pine_boost.progress import Progress
 
 _LONGEST_REPORT = 30.0
 # arguments that name what is read
@@ -22,8 +28,6 @@ _INPUTS = (
 
 def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:
     """Raise if the output folder cannot be written, before the work begins; the manifest is the last name."""
-    from pine_boost.folders import require_free, require_writable
-
     require_free(arguments.output, names, overwrite=arguments.force, inputs=_inputs_of(arguments))
     require_writable(arguments.output)
 
@@ -32,8 +36,6 @@ def require_file(
     arguments: argparse.Namespace, path: Any, beginning: bytes | None = None, *, replaces: bool = False
 ) -> None:
     """Raise if a file that was named, if any, cannot be written; see `require_free_file`."""
-    from pine_boost.files import require_free_file
-
     if path is not None:
         require_free_file(
             path, inputs=_inputs_of(arguments), beginning=beginning, overwrite=replaces or arguments.force
@@ -50,9 +52,7 @@ def _inputs_of(arguments: argparse.Namespace) -> list[str]:
 
 def result_names(given: Any, *manifests: str, report: bool) -> list[str]:
     """Names of the model files and the report of a result about this model, and of its manifests."""
-    from pine_boost.certificate.saved import REPORT
     from pine_boost.native.predict import model_file, original_bytes
-    from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 
     parsed = given.parsed
     native = original_bytes(parsed) if parsed.native is None else parsed.native
@@ -62,8 +62,6 @@ def result_names(given: Any, *manifests: str, report: bool) -> list[str]:
 
 def write_results(arguments: argparse.Namespace, files: Mapping[str, bytes]) -> Path:
     """Write the files; if that fails, keep them under another name."""
-    from pine_boost.folders import keep_elsewhere, write_folder
-
     try:
         folder = write_folder(arguments.output, files, overwrite=arguments.force)
         arguments.written = folder  # an interruption from now on loses only the report
@@ -120,10 +118,6 @@ def write_report(
 
     Returns the names of the files that were written. ``parts`` reports share the time for them.
     """
-    from pine_boost.budget import Budget
-    from pine_boost.certificate.saved import REPORT
-    from pine_boost.files import save_file
-    from pine_boost.progress import Progress
     from pine_boost.report.prune_report import render_report
 
     if arguments.no_report:

@@ -13,6 +13,7 @@ import argparse
 from typing import Any
 
 from pine_boost.cli import flags, output
+from pine_boost.errors import UnsupportedModelError
 
 _OPTIONS = ("confidence", "tolerance", "segments", "threshold")
 
@@ -55,8 +56,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _read(arguments: argparse.Namespace, model: Any) -> Any:
     """The table as this model takes it."""
-    from pine_boost.errors import UnsupportedModelError
-
     if model.read is None:
         raise UnsupportedModelError(
             f"{model.name} can predict, but its columns cannot be found in a table file; use "

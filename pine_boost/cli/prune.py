@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
+from pine_boost.certificate.saved import CERTIFICATE, REGION
 from pine_boost.cli import flags, output
 from pine_boost.model.digits import percent_down, percent_up
 
@@ -61,8 +62,6 @@ def search(
 
     A result is written to each of the ``folders``, and ``tables`` beside them.
     """
-    from pine_boost.certificate.saved import CERTIFICATE, REGION
-
     with flags.progress_of(arguments) as progress:
         given = flags.read_given_model(arguments)
         given.require_writable()

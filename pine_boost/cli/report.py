@@ -16,9 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pine_boost.certificate.saved import COMPRESSION, REPORT, SWEEP_JSON, read_table, result_folders
 from pine_boost.cli import flags, output
 from pine_boost.cli.saved_input import read_original, read_prepared, read_result
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.files import save_file
+from pine_boost.folders import is_own_page
+from pine_boost.scoring.scorer_folder import MANIFEST, REMEDY, read_manifest, read_parts
+from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +34,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Render report.html; a page that is there is replaced if it was written here and not changed since."""
-    from pine_boost.certificate.saved import COMPRESSION, REPORT, result_folders
-    from pine_boost.files import save_file
-    from pine_boost.folders import is_own_page
-    from pine_boost.scoring.scorer_folder import MANIFEST
-
     if Path(arguments.folder).is_file():
         raise InvalidInputError(
             f"{arguments.folder} is a file, and report writes the page of a folder that prune, sweep, compress or "
@@ -60,11 +61,9 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _result(arguments: argparse.Namespace, folder: Path) -> str:
     """The page of a pruning or a compression."""
-    from pine_boost.certificate.saved import SWEEP_JSON, read_table
     from pine_boost.report.compression_report import render_compression
     from pine_boost.report.prune_report import render_report
     from pine_boost.result import PruneResult
-    from pine_boost.tables.schema import schema_of
 
     given, result = read_result(arguments, folder)
     is_proof = isinstance(result, PruneResult)
@@ -80,7 +79,6 @@ def _acceleration(arguments: argparse.Namespace, folder: Path) -> str:
     """A page of what the folder of a scorer says; with the original both are measured."""
     from pine_boost.native.figures import HOW
     from pine_boost.report.pages import render
-    from pine_boost.scoring.scorer_folder import read_manifest
 
     manifest = read_manifest(folder)
     sides = []
@@ -116,12 +114,9 @@ def _beside(arguments: argparse.Namespace, folder: Path) -> Any:
     """The scorer of a folder beside the ensemble that it was made from, without the layers around both."""
     from pine_boost import json_fields as f
     from pine_boost.accelerate import AccelerateResult
-    from pine_boost.errors import CertificateMismatch
     from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows
     from pine_boost.native.figures import native_predict
     from pine_boost.scoring.fast_scorer import FastScorer
-    from pine_boost.scoring.scorer_folder import REMEDY, read_parts
-    from pine_boost.tables.native import as_table
 
     parts, manifest = read_parts(folder, trust_pickle=arguments.trust_pickle)
     stated = manifest["thresholds"], manifest["model_digest"]

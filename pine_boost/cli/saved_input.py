@@ -8,8 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.saved import CERTIFICATE, COMPRESSION, REGION, read_saved
 from pine_boost.cli import flags
 from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.model.digest import forest_digest
+from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
+from pine_boost.region.region import Region
 
 
 def read_original(
@@ -24,7 +29,6 @@ def read_original(
 
     Another model raises with the text of ``otherwise``; without one the caller compares digests.
     """
-    from pine_boost.model.digest import forest_digest
     from pine_boost.pipelines.unwrapping import read_named_model
 
     if model is None:
@@ -43,7 +47,6 @@ def read_prepared(path: str, given: Any, schema: Any, label: str | None = None) 
 
 def read_result(arguments: argparse.Namespace, folder: Path) -> tuple[Any, Any]:
     """The original of a folder that prune or compress wrote, or None, and the result with it."""
-    from pine_boost.certificate.saved import COMPRESSION, read_saved
     from pine_boost.compression.compress_result import CompressResult
     from pine_boost.result import PruneResult
 
@@ -65,12 +68,6 @@ def read_region(arguments: argparse.Namespace) -> tuple[Any, Any, bool]:
 
     Raises if they do not belong together.
     """
-    from pine_boost.certificate.certificate import Certificate
-    from pine_boost.certificate.saved import CERTIFICATE, REGION, read_saved
-    from pine_boost.model.digest import forest_digest
-    from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
-    from pine_boost.region.region import Region
-
     path, is_certified = Path(arguments.region), True
     if path.is_dir():
         saved = read_saved(path)

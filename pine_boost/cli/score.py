@@ -11,8 +11,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pine_boost.certificate.saved import csv_bytes
 from pine_boost.cli import flags, output
+from pine_boost.files import save_file
 from pine_boost.scoring.fast_scorer import FastScorer
+from pine_boost.scoring.scorer_folder import load_scorer, read_manifest
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +26,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Score, write and print the counts."""
-    from pine_boost.certificate.saved import csv_bytes
-    from pine_boost.files import save_file
     from pine_boost.pipelines.unwrapping import read_raw_rows
-    from pine_boost.scoring.scorer_folder import load_scorer, read_manifest
 
     output.require_file(arguments, arguments.output, b"class")
     manifest = read_manifest(arguments.folder)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pine_boost.cli import flags, output
 from pine_boost.errors import InvalidInputError
+from pine_boost.files import save_file
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Simplify and write."""
-    from pine_boost.files import save_file
     from pine_boost.parsers import open_pickle, pickled
     from pine_boost.simplification import simplify
 

@@ -12,6 +12,7 @@ import argparse
 import sys
 from typing import Any
 
+from pine_boost.certificate.saved import SWEEP_CSV, SWEEP_JSON, table_csv, table_json
 from pine_boost.cli import flags, output
 from pine_boost.cli.prune import add_search, exit_code, search
 from pine_boost.errors import InvalidInputError
@@ -27,7 +28,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save and print the table."""
-    from pine_boost.certificate.saved import SWEEP_CSV, SWEEP_JSON, table_csv, table_json
     from pine_boost.sweeping import ALPHAS, sweep
 
     arguments.alphas = alphas = _read_grid(arguments.alphas)

@@ -22,10 +22,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.saved import CERTIFICATE, COMPRESSION, REGION, model_path, result_folders
 from pine_boost.cli import flags
 from pine_boost.cli.saved_input import read_original
 from pine_boost.errors import CertificateMismatch, InvalidInputError
-from pine_boost.options import flag_of
+from pine_boost.files import file_digest
+from pine_boost.model.digest import forest_digest
+from pine_boost.options import flag_of, require_seconds
+from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
+from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
@@ -55,10 +61,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prove again and print the verdict."""
-    from pine_boost.certificate.saved import COMPRESSION, result_folders
-    from pine_boost.options import require_seconds
     from pine_boost.scoring.guards import verify_guarded
-    from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
 
     require_seconds(arguments.time_limit, "time_limit")
     given = Path(arguments.pruned)
@@ -109,7 +112,6 @@ def _require_flags(arguments: argparse.Namespace, kind: str) -> None:
 
 def _measure_again(arguments: argparse.Namespace, guarded: Evidence) -> int:
     """Measure the margin of a guarded model again on its validation rows."""
-    from pine_boost.model.digest import forest_digest
     from pine_boost.scoring.guards import measure_margin
 
     stated = guarded.margin
@@ -152,7 +154,6 @@ def _verify_scorer(arguments: argparse.Namespace, manifest: dict[str, Any]) -> i
 
 def _recount(arguments: argparse.Namespace, given: Path) -> int:
     """Count the changed validation rows of a compression again."""
-    from pine_boost.certificate.saved import COMPRESSION, model_path
     from pine_boost.compression.record import read_record
     from pine_boost.compression.recount import verify_compression
 
@@ -173,8 +174,6 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
 
 
 def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> Verification:
-    from pine_boost.certificate.certificate import Certificate
-    from pine_boost.certificate.saved import CERTIFICATE, REGION, model_path
     from pine_boost.verifying import verify
 
     pruned = model_path(place) if place.is_dir() else place
@@ -206,9 +205,6 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
 
 def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, digest: str, stated: Any) -> None:
     """Raise unless the whole model beside a certificate holds the ensemble that it names."""
-    from pine_boost.files import file_digest
-    from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
-
     path = folder / WHOLE_MODEL
     if WHOLE_MODEL not in files or not path.is_file():
         return
