@@ -173,9 +173,7 @@ def require_writable(folder: str | os.PathLike[str]) -> None:
     """Raise unless files can be written where the folder is or would be; leave nothing behind."""
     folder = path_of(folder)
     with clear_errors(folder):
-        place = folder
-        while not place.exists() and place != place.parent:
-            place = place.parent
+        place = next(path for path in (folder, *folder.parents) if path.exists())
         # create the whole path: this finds a file in it, or a file system that takes no folders
         with tempfile.TemporaryDirectory(dir=place, prefix=f".{folder.name}.") as tried:
             Path(tried, "try").write_bytes(b"pine_boost")

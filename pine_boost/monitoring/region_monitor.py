@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -361,14 +362,12 @@ def measure(region: Region, states: States, outside: States) -> tuple[int, dict[
         return 0, {}
     if score.trees is None:
         return len(states), _costs(region, score, states)
-    sums: dict[str, float] = {}
+    sums: dict[str, float] = defaultdict(float)
     some = outside[:_EXPLAINED_ROWS]
     for row in range(len(some)):
-        found = explain_row(region, some[row : row + 1], None)
-        for reason in found.reasons:
+        for reason in explain_row(region, some[row : row + 1], None).reasons:
             if reason.features and np.isfinite(reason.excess):
-                key = SEPARATOR.join(reason.features)
-                sums[key] = sums.get(key, 0.0) + reason.excess
+                sums[SEPARATOR.join(reason.features)] += reason.excess
     return len(some), sums
 
 
