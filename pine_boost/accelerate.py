@@ -91,6 +91,11 @@ class AccelerateResult:
         return str(self.facts["claim"])
 
     @property
+    def stopped(self) -> str | None:
+        """``"interrupted"`` after Ctrl-C, else None."""
+        return self.facts.get("stopped")
+
+    @property
     def work(self) -> float:
         """Mean share of the trees that an input meets, on the rows that ``work_rows`` names."""
         return float(self.facts["work"])
@@ -114,7 +119,7 @@ class AccelerateResult:
             is_quick(model),
             self.scorer.parts.prepare is None or self._is_inside,
             "the ensemble inside" if self._is_inside else "the original",
-        )
+        ).unless_interrupted(self.stopped)
 
     @property
     def _is_inside(self) -> bool:

@@ -75,6 +75,7 @@ SHARES: dict[str, float] = {
     "attack": 0.5,
     "survey proofs": 0.5,
     "survey speeds": 0.02,
+    "survey speed of the scorer": 0.5,  # measured last
     # accelerate_booster with fidelity below 1
     "exit stages": 0.8,  # at most
     "exit stages of spare time": 0.6,  # of what the test seems to leave, at most

@@ -363,7 +363,7 @@ def accelerate_committee(
     made, before = [], []
     for ensemble in committee.ensembles:
         fast = accelerate(ensemble, time_limit=budget.time_limit(), verbose=False)
-        if "stopped" in fast.facts:
+        if fast.stopped:
             budget.interrupt()
         made.append((FastMarginMember if hasattr(ensemble, "decision_function") else FastMember)(fast.scorer))
         rows = to_matrix(unwrap(ensemble).rows(few), schema_of(fast.original.forest))
@@ -443,6 +443,8 @@ def _result(
 
     tested, best, (model, after) = budget.run(test)
     calls = partial(_calls, committee.whole, model)
+    side = SideBySide(before(), after(), "X_fit", calls, first_rows(tables.X_val, WORK_ROWS))
+    stopped = str(StopReason.INTERRUPTED) if budget.is_interrupted else None
     result = CommitteeResult(
         model=model,
         status=tables.status(has_passed=best.accepted),
@@ -455,9 +457,9 @@ def _result(
         overlap=tables.overlap.share,
         tested=tuple(tested),
         minimize=getattr(options, "minimize", None),  # a scorer evaluates every tree
-        side_by_side=SideBySide(before(), after(), "X_fit", calls, first_rows(tables.X_val, WORK_ROWS)),
+        side_by_side=side.unless_interrupted(stopped),
         seconds=budget.elapsed,
-        stopped=str(StopReason.INTERRUPTED) if budget.is_interrupted else None,
+        stopped=stopped,
         original=committee.whole,
     )
     return replace(result, claim=result.statement.claim())

@@ -24,7 +24,7 @@ from typing import Any
 
 from pine_boost import json_fields as f
 from pine_boost._version import __version__
-from pine_boost.budget import finishing
+from pine_boost.budget import StopReason, finishing
 from pine_boost.certificate.saved import digests, table_csv
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, install_with
 from pine_boost.files import file_digest, path_of, read_limited, require_free_file, save_file
@@ -483,7 +483,7 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
         remove_leftovers(target)
         with finishing(ignored=0) as presses:  # the search alone would keep its best so far
             result, files = _make_smaller(job, policy)
-            if presses or _was_interrupted(result):
+            if presses or result.stopped == StopReason.INTERRUPTED:
                 raise KeyboardInterrupt
         sizes = result.side_by_side.by_name()
         row = replace(_timed(row, started), status=result.status, **{name: sizes[name] for name in _SIZES})
@@ -552,13 +552,6 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
     if policy.reports and method == "prune":
         files["report.html"] = render_report(getattr(result, "inner", result)).encode()
     return result, files
-
-
-def _was_interrupted(result: Any) -> bool:
-    """Whether Ctrl-C ended the search, whatever it had found by then."""
-    ended = getattr(result, "record", getattr(result, "search", None))
-    stopped = getattr(ended, "stopped", getattr(result, "facts", {}).get("stopped", ""))
-    return bool(getattr(ended, "interrupted", False)) or str(stopped) == "interrupted"
 
 
 def _read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import StopReason
 from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import headline_of, next_steps, serving_of, share_of, unused_alpha
@@ -123,6 +124,11 @@ class PruneResult:
         return self.certificate.claim
 
     @property
+    def stopped(self) -> StopReason:
+        """Why the search ended."""
+        return self.search.stopped
+
+    @property
     def kept(self) -> IntArray:
         """Indices of the trees that were kept."""
         return np.array(self.certificate.kept, dtype=np.int64)
@@ -145,7 +151,8 @@ class PruneResult:
     @cached_property
     def side_by_side(self) -> SideBySide:
         """Size and work of both models, and what measures their speed."""
-        return side_by_side(self.original, self.pruned)
+        side = side_by_side(self.original, self.pruned)
+        return side if isinstance(self.search, Absent) else side.unless_interrupted(self.stopped)
 
     def speedup(self, X: Any = None, sizes: Sequence[int] = SIZES) -> dict[int, float]:
         """How many times as fast the pruned model is natively, by rows of a call; measured now, on ``X`` if given."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pine_boost.accelerate import accelerate_booster
-from pine_boost.budget import SHARES, Budget, Step
+from pine_boost.budget import SHARES, Budget, Step, StopReason
 from pine_boost.certificate.claims import lossless_offer, proved_offer, scorer_offer, statistic_offer
 from pine_boost.compression.fixed_sequence import Target, allowed, fewest_rows
 from pine_boost.compression.path import find_path, set_up
@@ -247,8 +247,8 @@ def _measured(parsed: Model, lines: Sequence[Line], budget: Budget) -> tuple[Off
         if key not in known:
             figures = Figures(forest.n_trees, forest.n_leaves, file_size(found), line.work)
             speeds: tuple[Speed, ...] = ()
-            if (side or found is not parsed) and not budget.is_over:
-                share = 1.0 if side else SHARES["survey speeds"]
+            if (side or (found is not parsed and not budget.is_interrupted)) and not budget.is_over:
+                share = SHARES["survey speed of the scorer" if side else "survey speeds"]
                 seconds = min(_SPEED_SECONDS, share * budget.remaining)
                 speeds = (side or side_by_side(parsed, found)).speeds(seconds=seconds)
             known[key] = side.after if side else figures, speeds
@@ -272,7 +272,7 @@ def _accelerated(asked: Surveyed, budget: Budget) -> Line:
         fast = accelerate_booster(asked.model, **moved, random_state=asked.options.random_state, verbose=False)
     except PineBoostError as error:
         return _refused(line, error)
-    if "stopped" in fast.facts:
+    if fast.stopped:
         budget.interrupt()
     met = fast.scorer.trees_met(as_table(asked.rows, schema_of(forest)))
     kept = np.array(fast.facts.get("truncation", {}).get("trees", range(forest.n_trees)), np.int32)
@@ -314,7 +314,7 @@ def _proved(asked: Surveyed, budget: Budget) -> list[Line]:
         try:
             if not (proofs.is_over or budget.is_interrupted):
                 result = prune_booster(asked.model, asked.X_fit, asked.X_look, **how, callback=budget.callback)
-                if result.search.interrupted:
+                if result.stopped is StopReason.INTERRUPTED:
                     budget.interrupt()
                 certificate = result.certificate
                 everywhere = certificate.undecided_exists is False and not certificate.narrowed

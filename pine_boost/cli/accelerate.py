@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
         progress.say("writing the scorer")
         arguments.written = folder = result.save(arguments.output, overwrite=arguments.force)
         progress.say("measuring")
-        measured = result.speedup() if arguments.speedup else {}
+        measured = result.speedup() if arguments.speedup and not output.was_interrupted(result) else {}
     names = ("status", "claim", "work", "work_rows", "seconds")
     facts = result.to_dict() if is_average else {name: getattr(result, name) for name in names}
     speed = {str(size): ratio for size, ratio in measured.items()}
@@ -56,9 +56,8 @@ def main(arguments: argparse.Namespace) -> int:
     ]
     said = "\n".join([result.summary(), *lines, f"Written to {folder}"])
     flags.answer(arguments, facts | {"speedup": speed, "folder": str(folder)}, said)
-    stopped = result.stopped if is_average else result.facts.get("stopped")
     # 2: no exits passed the test, and the scorer is the proved one
     kept = "a scorer with what was proved or had passed by then"
     if is_average and result.status == "NOT_VALIDATED":
         kept = "the original: no scorers had passed the test by then"
-    return output.exit_code(result.status, stopped, kept)
+    return output.exit_code(result, kept)

@@ -47,9 +47,10 @@ def main(arguments: argparse.Namespace) -> int:
         test = arguments.test and flags.read_data(arguments.test, given, label_if_any(arguments.label))
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
         result = compress_booster(given.source, X_fit, X_val, y_val=y_val, callback=progress, **options)
-    files = result.files(None if arguments.no_report else X_val)
+    is_short = output.was_interrupted(result)
+    files = result.files(None if arguments.no_report or is_short else X_val)
     folder = output.write_results(arguments, files)
-    measured = None if test is None else result.evaluate(test.X)
+    measured = None if test is None or is_short else result.evaluate(test.X)
     tested = [] if measured is None else [f"On {len(test.X)} test rows: {measured:.2%} keep their answer."]
     lines = [result.summary(), *tested, f"Written to {folder}: {', '.join(sorted(files))}"]
     flags.answer(arguments, describe(result, folder, measured), "\n".join(lines))
@@ -58,9 +59,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 def exit_code(result: Any) -> int:
     """0 validated, non-inferior or measured, 2 nothing smaller passed, 130 interrupted."""
-    stopped = getattr(result, "record", result).stopped
     kept = "the original: nothing smaller" if result.status == "NOT_VALIDATED" else "what"
-    return output.exit_code(result.status, stopped, f"{kept} had passed the test by then")
+    return output.exit_code(result, f"{kept} had passed the test by then")
 
 
 def describe(result: Any, folder: Any, measured: float | None = None) -> dict[str, Any]:

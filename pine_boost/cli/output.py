@@ -86,7 +86,7 @@ def seconds_for_report(arguments: argparse.Namespace) -> float:
 
 def measure(result: Any, given: Any, test: Any) -> tuple[Any, Any, Exception | None]:
     """The evaluation on --test and the prepared rows, or None for both; an error is kept for `require_measured`."""
-    if test is None:
+    if test is None or was_interrupted(result):
         return None, None, None
     try:
         return result.evaluate(test.X, test.y), given.wrapper.rows(test.X), None
@@ -103,24 +103,29 @@ def require_measured(failed: Exception | None, folder: Path) -> None:
         ) from failed
 
 
-def exit_code(status: str, stopped: Any, kept: str) -> int:
+def was_interrupted(result: Any) -> bool:
+    """Whether Ctrl-C ended the work: then nothing more is measured, and no report is written."""
+    return bool(result.stopped == "interrupted")
+
+
+def exit_code(result: Any, kept: str) -> int:
     """0 with a promise, 2 without, 130 interrupted; ``kept`` says what was written then, which holds."""
-    if str(stopped) == "interrupted":
+    if was_interrupted(result):
         print(f"pine-boost: interrupted; wrote {kept}", file=sys.stderr)
         return INTERRUPTED
-    return 2 if status.startswith("NOT_") else 0
+    return 2 if result.status.startswith("NOT_") else 0
 
 
 def write_report(
     arguments: argparse.Namespace, result: Any, folder: Path, X: Any = None, curve: Sequence[Any] = (), parts: int = 1
 ) -> list[str]:
-    """Add a report to a result that is already on disk, unless --no-report; a failure is only a warning.
+    """Add a report to a result that is already on disk, unless --no-report or Ctrl-C; a failure is only a warning.
 
     Returns the names of the files that were written. ``parts`` reports share the time for them.
     """
     from pine_boost.report.prune_report import render_report
 
-    if arguments.no_report:
+    if arguments.no_report or was_interrupted(result):
         return []
     try:
         with Progress() as progress:

@@ -89,7 +89,7 @@ def exit_code(result: Any) -> int:
     """0 certified, 2 not certified within the budget, 130 interrupted (what is written holds)."""
     nothing = "the original, as nothing smaller was certified"
     kept = "the best model certified so far" if result.status == "CERTIFIED" else nothing
-    return output.exit_code(result.status, result.search.stopped, kept)
+    return output.exit_code(result, kept)
 
 
 def describe(result: Any, folder: Any, evaluation: Any = None) -> dict[str, Any]:

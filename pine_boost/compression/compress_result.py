@@ -85,6 +85,11 @@ class CompressResult:
         return self.record.claim
 
     @property
+    def stopped(self) -> str:
+        """Why the path ended."""
+        return self.record.stopped
+
+    @property
     def path(self) -> tuple[TestedSize, ...]:
         """The candidates that were tested, largest first."""
         return self.record.path
@@ -107,8 +112,10 @@ class CompressResult:
     @cached_property
     def side_by_side(self) -> SideBySide | None:
         """Size and work of both models, and what measures their speed; None without the original."""
+        if self.original is None:
+            return None
         work = self.record.work_before, self.record.work_after
-        return None if self.original is None else side_by_side(self.original, self.compressed, work, "X_fit")
+        return side_by_side(self.original, self.compressed, work, "X_fit").unless_interrupted(self.stopped)
 
     def speedup(self, X: Any = None, sizes: Sequence[int] = SIZES) -> dict[int, float]:
         """How many times as fast the smaller model is natively, by rows of a call; measured now, on ``X`` if given."""

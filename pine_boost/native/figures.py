@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.budget import StopReason
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.synthetic_rows import WORK_ROWS, synthetic_rows, work_of
@@ -102,6 +103,10 @@ class SideBySide:
     takes_arrays: bool = False
     original: str = "the original"
     is_native: bool = False
+
+    def unless_interrupted(self, stopped: str | None) -> SideBySide:
+        """The same, but after Ctrl-C a summary waits for no measurement."""
+        return replace(self, is_quick=self.is_quick and stopped != StopReason.INTERRUPTED)
 
     def speeds(self, X: Any = None, sizes: Sequence[int] = SIZES, seconds: float = inf) -> tuple[Speed, ...]:
         """Speeds at every size that fits into the time; none where a library is not installed.

@@ -130,7 +130,7 @@ def search_regions(task: SearchTask, budget: Budget, known: Known) -> SearchResu
             points = np.concatenate([points, stage.inward(result.points)])
         rounds += result.rounds
         is_late |= StopReason.TIME in result.ended
-        if result.interrupted:
+        if StopReason.INTERRUPTED in result.ended:
             return replace(found.without_bound(), points=points)
         is_new = before is None or found.pruned is not before.pruned
         if result.ended and not is_new:

@@ -111,11 +111,6 @@ class SearchResult:
         is_optimal = self.is_fewest and (self.pruned is not None or StopReason.TIME not in self.ended)
         return to_report(self.ended | {StopReason.OPTIMAL} if is_optimal else self.ended)
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C ended a part of it."""
-        return StopReason.INTERRUPTED in self.ended
-
     def with_ends(self, *reasons: StopReason) -> SearchResult:
         """The same, with more reasons why a part ended."""
         return replace(self, ended=self.ended | set(reasons))
