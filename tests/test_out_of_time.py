@@ -8,8 +8,10 @@ import pytest
 from pine_boost import PruneResult, prune_booster, select_alpha, sweep
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.states import build_space
 from pine_boost.options import Options
+from pine_boost.parsers import read_model
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states, count_nearest
@@ -97,13 +99,13 @@ def test_the_command_line_writes_the_original(parts, command, tmp_path, capsys):
     written = sorted((tmp_path / "out").rglob("certificate.json"))
     assert written
     for path in written:
-        assert Certificate.load(path).claim == ""
+        certificate = Certificate.load(path)
+        assert certificate.claim == ""
+        assert forest_digest(read_model(path.parent / "model.json").forest) == certificate.original_digest
     assert json.loads(out)
 
 
 def test_the_deadline_ends_the_fit_of_a_region(parts):
-    from pine_boost.parsers import read_model
-
     model, X_fit, X_cal = parts
     forest = read_model(model).forest
     for score in ("chow-liu", "leaf-support", "isolation-forest"):

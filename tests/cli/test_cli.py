@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import sys
 from pathlib import Path
 
 import lightgbm
@@ -48,21 +47,6 @@ def test_all_formats_give_the_same(files, pruned, tmp_path, capsys):
     assert first["kept"] == second["kept"]
 
 
-def test_no_time_is_exit_code_two(files, tmp_path, capsys):
-    out, _ = expect(
-        capsys,
-        2,
-        f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
-        f"--time-limit 1e-9 --json -o {tmp_path}/out",
-    )
-    assert json.loads(out)["status"] == "NOT_CERTIFIED"
-    rows = xgboost.DMatrix(datasets.load_breast_cancer(as_frame=True).data.iloc[:, :6])
-    np.testing.assert_array_equal(
-        xgboost.Booster(model_file=tmp_path / "out" / "model.json").predict(rows),
-        xgboost.Booster(model_file=files / "model.json").predict(rows),
-    )
-
-
 def test_several_thresholds_are_score_bands(files, tmp_path, capsys):
     out, _ = expect(
         capsys,
@@ -95,12 +79,6 @@ def test_sweep_writes_a_folder_per_alpha(files, tmp_path, capsys):
     out, _ = expect(capsys, 0, *arguments, "--json")  # into the folder that is there
     assert [row["trees"] for row in json.loads(out)["table"]] == [row["trees"] for row in rows]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
-
-
-def test_verify_needs_no_training_library(files, pruned, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "xgboost", None)
-    out, _ = expect(capsys, 0, "verify", files / "model.json", pruned)
-    assert out.startswith("AGREES")
 
 
 def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, capsys):

@@ -1,6 +1,5 @@
 """ONNX models against the native ones, run by onnxruntime; refused where it disagrees."""
 
-import lightgbm
 import numpy as np
 import onnxruntime
 import pytest
@@ -14,6 +13,7 @@ from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.synthetic_rows import edge_rows as agreement_rows
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
+from tests.support import value_models
 from tests.support.category_tables import models_of_categories, words_and_codes
 from tests.support.grids import edge_rows, integer_margins
 from tests.support.native_models import MODELS, built
@@ -90,25 +90,14 @@ def test_labels_are_those_of_predict():
         assert np.array_equal(found["label"].astype(labels.dtype), native.predict(X))
 
 
-REGRESSORS = {
-    "forest": lambda: ensemble.RandomForestRegressor(5, max_depth=4, random_state=0),
-    "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=5, random_state=0),
-    "histogram poisson": lambda: ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=5),
-    "lightgbm": lambda: lightgbm.LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1),
-    "lightgbm tweedie": lambda: lightgbm.LGBMRegressor(n_estimators=5, objective="tweedie", n_jobs=1, verbose=-1),
-    "xgboost": lambda: xgboost.XGBRegressor(n_estimators=5, n_jobs=1),
-    "xgboost poisson": lambda: xgboost.XGBRegressor(n_estimators=5, objective="count:poisson", n_jobs=1),
-}
-
-
-@pytest.mark.parametrize("name", REGRESSORS)
+@pytest.mark.parametrize("name", [name for name in value_models.VALUES if name != "lightgbm cross_entropy_lambda"])
 def test_regressors_return_values(name):
-    _, X = built("gradient boosting")
-    X = X.astype(np.float32).astype(np.float64)
-    native = REGRESSORS[name]().fit(X, np.exp(X[:, 0] / 3) + X[:, 1])
+    X = value_models.table()[0].astype(np.float32).astype(np.float64)
+    native = value_models.VALUES[name]()
     found = run(to_onnx(native, X_fit=X), read_model(native, decision="value").forest, X)
     assert set(found) == {"value", "margin"}
-    assert found["value"][:, 0] == pytest.approx(native.predict(X), rel=2e-6)
+    rows = xgboost.DMatrix(X, nthread=1) if name.startswith("xgboost") else X
+    assert found["value"][:, 0] == pytest.approx(native.predict(rows), rel=2e-6)
 
 
 def test_category_names_need_codes():

@@ -57,18 +57,6 @@ def test_unreachable_states_hold_no_edge_value():
             assert axis.reachable[reached].all()
 
 
-def test_interval_between_neighbouring_thresholds_is_unreachable():
-    # no float32 lies strictly between two float64 thresholds within one float32 gap
-    rng = np.random.default_rng(0)
-    forest = random_forest(rng, 3, 1, 1, comparison=Comparison.FLOAT32_VALUE_LESS_EQUAL)
-    low = float(np.float32(0.3))
-    extra = [np.array([low + 1e-10, low + 2e-10])]
-    axis = build_space(forest, extra).axes[0]
-    state = int(np.searchsorted(axis.edges, low + 2e-10))
-    assert not axis.reachable[state]
-    assert axis.reachable.sum() == axis.n_states - 1
-
-
 def test_infinity_reaches_a_state_where_the_library_accepts_it():
     rng = np.random.default_rng(2)
     for manner in MANNERS:

@@ -1,6 +1,5 @@
 """The region as a whole: what it contains, covers, explains and refuses."""
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -159,14 +158,6 @@ def test_alpha_zero_needs_no_data():
     assert not bounded.contains(X)[np.isnan(X).any(axis=1)].any()
 
 
-def test_too_few_calibration_rows_warn():
-    forest, X = forest_and_rows()
-    with pytest.warns(UserWarning, match="smallest alpha that 20 rows support"):
-        region = fit_region(forest, X[:500], X[500:520], alpha=0.01)
-    assert region.tau is None
-    assert region.contains(X).all()
-
-
 @pytest.mark.parametrize("n_rows", [0, 1])
 def test_too_small_sets_are_refused(n_rows):
     forest, X = forest_and_rows()
@@ -190,17 +181,6 @@ def test_calibration_on_the_fitted_rows_is_refused():
     assert Region.from_json(region.to_json()).overlap == region.overlap
 
 
-@pytest.mark.parametrize(("n_cal", "n_shared"), [(100, 20), (400, 20), (400, 200)])
-def test_a_small_leak_into_the_calibration_rows_is_refused(n_cal, n_shared):
-    """Rows of measured numbers do not repeat by chance; twenty that do were seen before."""
-    forest, X = forest_and_rows()
-    X[:, 0] += np.linspace(0, 1e-6, len(X))  # no two rows are equal
-    X[np.isnan(X[:, 0]), 0] = 1.0 + np.arange(np.isnan(X[:, 0]).sum())
-    cal = np.concatenate([X[:n_shared], X[500 : 500 + n_cal - n_shared]])
-    with pytest.raises(InvalidInputError, match=f"{n_shared} of the {n_cal} rows of X_cal"):
-        fit_region(forest, X[:500], cal, alpha=0.1)
-
-
 def test_a_few_shared_rows_are_logged(caplog):
     forest, X = forest_and_rows()
     X[:, 0] = np.arange(len(X))  # no two rows are equal
@@ -208,16 +188,6 @@ def test_a_few_shared_rows_are_logged(caplog):
     with caplog.at_level("INFO", logger="pine_boost"):
         fit_region(forest, X[:500], cal, alpha=0.1)
     assert "3.0 % of the rows of X_cal also occur in X_fit" in caplog.text
-
-
-def test_coarse_data_with_natural_duplicates_do_not_warn():
-    forest, _ = forest_and_rows()
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, size=(1000, 4)).astype(float)
-    X[rng.random(X.shape) < 0.1] = np.nan
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fit_region(forest, X[:500], X[500:], alpha=0.1)
 
 
 def test_constant_and_all_missing_columns():

@@ -1,5 +1,6 @@
 """accelerate_booster(tolerance=) at fidelity 1: raw values within the tolerance of the native ones, on every input."""
 
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 
@@ -181,12 +182,20 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("edit", list(EDITS))
-def test_an_edited_scorer_is_noticed(edit, tmp_path):
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A model, and the folder of its scorer."""
     model = MODELS["xgboost"]()
     tolerance = 3 * _width(read_model(model, decision="value").forest)
-    pine_boost.accelerate_booster(model, tolerance=tolerance).save(tmp_path / "scorer")
-    assert verify_scorer(model, tmp_path / "scorer").agrees
+    folder = pine_boost.accelerate_booster(model, tolerance=tolerance).save(tmp_path_factory.mktemp("saved") / "scorer")
+    assert verify_scorer(model, folder).agrees
+    return model, folder
+
+
+@pytest.mark.parametrize("edit", list(EDITS))
+def test_an_edited_scorer_is_noticed(edit, saved, tmp_path):
+    model, folder = saved
+    shutil.copytree(folder, tmp_path / "scorer")
     rewrite(tmp_path / "scorer", *EDITS[edit])
     try:
         verdict = verify_scorer(model, tmp_path / "scorer")
