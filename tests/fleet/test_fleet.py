@@ -260,26 +260,19 @@ def test_lists_that_cannot_be_run_are_refused_before_any_work(text, message, tmp
         read_jobs(tmp_path / "jobs.csv")
 
 
-def test_options_that_cannot_be_run_are_refused(place, tmp_path):
-    jobs = place / "jobs.csv"
-    with pytest.raises(InvalidInputError, match="method must be 'prune', 'compress' or 'accelerate', got 'shrink'"):
-        run_fleet(jobs, tmp_path / "out", method="shrink")
-    with pytest.raises(InvalidInputError, match="cannot be written down"):
-        run_fleet(jobs, tmp_path / "out", options={"domain": object()})
-    with pytest.raises(InvalidInputError, match="no jobs"):
-        run_fleet([], tmp_path / "out")
-    with pytest.raises(InvalidInputError, match="alpha must be a number"):
-        run_fleet(jobs, tmp_path / "out", options={"alpha": 7}, n_jobs=1)
-    with pytest.raises(InvalidInputError, match="prune does not have"):
-        run_fleet(jobs, tmp_path / "out", options={"minimize": "work"}, n_jobs=1)
-    assert not (tmp_path / "out").exists()
-    wrong = [replace(job, options={"alpha": 7}) for job in read_jobs(jobs)]
+def test_an_option_of_a_job_that_cannot_be_run_fails_that_job(place, tmp_path):
+    wrong = [replace(job, options={"alpha": 7}) for job in read_jobs(place / "jobs.csv")]
     assert len(run_fleet(wrong, tmp_path / "out", n_jobs=1).failed) == 3
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"method": "shrink"}, "method must be 'prune', 'compress' or 'accelerate', got 'shrink'"),
+        ({"options": {"domain": object()}}, "cannot be written down"),
+        ({"options": {"alpha": 7}}, "alpha must be a number"),
+        ({"options": {"minimize": "work"}}, "prune does not have"),
+        ({"jobs": []}, "no jobs"),
         ({"n_jobs": 0}, "n_jobs must be a positive integer or -1, got 0"),
         ({"n_jobs": "two"}, "n_jobs must be"),
         ({"reports": "yes"}, "reports must be True or False"),
@@ -294,7 +287,7 @@ def test_options_that_cannot_be_run_are_refused(place, tmp_path):
         ({"jobs": [Job("a", 3)]}, "3 is not the path of a model"),
         ({"jobs": [Job("a", "model.json", options=3)]}, "options must be a mapping"),
     ],
-    ids=range(13),
+    ids=range(18),
 )
 def test_calls_that_cannot_be_run_are_refused_before_any_work(wrong, message, place, tmp_path):
     with pytest.raises(InvalidInputError, match=message):

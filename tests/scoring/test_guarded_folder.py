@@ -1,6 +1,5 @@
 """A saved guarded model comes back as it was, and a wrong pair of files does not."""
 
-import json
 import pickle
 import shutil
 import subprocess
@@ -15,7 +14,10 @@ from sklearn import datasets, ensemble
 
 from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, OutputError, load_scorer, prune_booster
 from pine_boost.errors import MalformedModelError
+from pine_boost.model.digest import forest_digest
+from pine_boost.parsers import read_model
 from pine_boost.scoring.guards import verify_guarded
+from pine_boost.scoring.scorer_folder import _sha256
 from tests.support.scorer_folders import rewrite
 
 X, Y = datasets.load_breast_cancer(return_X_y=True)
@@ -138,24 +140,17 @@ def test_a_file_of_another_pair_is_refused(saved, name, tmp_path):
 @pytest.mark.parametrize("name", ["original.json", "pruned.json", "region.json"])
 def test_a_mixed_folder_with_new_digests_is_refused(saved, name, tmp_path):
     """Whoever also writes a new manifest is caught by the certificate, and answers nothing else until then."""
-    import hashlib
-
-    from pine_boost.json_fields import canonical
-    from pine_boost.model.digest import forest_digest
-    from pine_boost.parsers import read_model
-
     shutil.copytree(saved[0], tmp_path / "mixed")
-    shutil.copy(saved[1] / name, tmp_path / "mixed" / name)
-    path = tmp_path / "mixed" / "scorer.json"
-    manifest = json.loads(path.read_text())
-    contents = (tmp_path / "mixed" / name).read_bytes()
-    manifest["files"][name] = hashlib.sha256(contents).hexdigest()
-    role = name.partition(".")[0]
-    if role != "region":
-        manifest["model_digest" if role == "original" else "pruned_digest"] = forest_digest(read_model(contents).forest)
-    del manifest["digest"]
-    manifest["digest"] = hashlib.sha256(canonical(manifest).encode()).hexdigest()
-    path.write_text(json.dumps(manifest))
+    contents = (saved[1] / name).read_bytes()
+    (tmp_path / "mixed" / name).write_bytes(contents)
+
+    def name_it(manifest):
+        manifest["files"][name] = _sha256(contents)
+        if name != "region.json":
+            digest = "model_digest" if name == "original.json" else "pruned_digest"
+            manifest[digest] = forest_digest(read_model(contents).forest)
+
+    rewrite(tmp_path / "mixed", change_manifest=name_it)
     X_any = np.random.default_rng(0).permuted(X, axis=0)
     assert (load_scorer(tmp_path / "mixed").predict(X_any) == load_scorer(saved[0]).predict(X_any)).all()
     for read in (verify_guarded, lambda folder: load_scorer(folder, backend="native")):
