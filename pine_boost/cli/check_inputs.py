@@ -56,7 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
         **asdict(coverage),
         "share": coverage.share,
         "alpha": region.alpha,
-        "rows_outside": [int(row) for row in outside],
+        "rows_outside": outside,
         "explained": [
             {"row": row, "score": e.score, "tau": e.tau, "reasons": [r.text for r in e.reasons]} for row, e in explained
         ],

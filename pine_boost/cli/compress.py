@@ -11,7 +11,7 @@ Examples
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from pine_boost.cli import flags, output
@@ -79,7 +79,7 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
         **document,
         **{name: figures[name] for name in ("bytes_before", "bytes_after")},
         "path": result.path_table(),
-        "segments": [asdict(segment) for segment in result.record.segments],
+        "segments": result.record.segments,
         "model": next(name for name in result.files() if name.startswith("model.")),
         **more,
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.json_fields import plain
 from pine_boost.options import Option, Options, flag_of, option_of, read_texts, require_seconds
 from pine_boost.progress import Progress
 from pine_boost.tables.schema import InputSchema
@@ -203,4 +204,4 @@ def read_test(arguments: argparse.Namespace, given: Any) -> Any:
 
 def answer(arguments: argparse.Namespace, document: Any, text: Any) -> None:
     """Print the answer of a command: strict JSON with --json, else a text."""
-    print(json.dumps(document, indent=1, allow_nan=False) if arguments.json else text)
+    print(json.dumps(plain(document), indent=1) if arguments.json else text)

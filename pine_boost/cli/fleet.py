@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from pine_boost.cli import INTERRUPTED, flags
@@ -81,7 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
         )
         return INTERRUPTED
     said = f"{found.summary()}. Written to {found.folder}: summary.html, summary.csv"
-    flags.answer(arguments, [asdict(row) for row in found.rows], said)
+    flags.answer(arguments, found.rows, said)
     if found.failed:
         return 1
     return 2 if any(row.status.startswith("NOT_") for row in found.rows) else 0

@@ -12,7 +12,6 @@ Examples
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 
 from pine_boost.cli import flags
@@ -41,10 +40,9 @@ def main(arguments: argparse.Namespace) -> int:
     require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
     folder = guarded.save(arguments.output, overwrite=arguments.force)
     files = sorted(owned_in(folder, MANIFEST))
-    margin, lines = None, [guarded.headline(), guarded.parts.evidence.promise()]
-    if guarded.margin is not None:
-        margin = asdict(guarded.margin)
-        lines.append(f"The smaller model answers {guarded.margin.share_guarded:.1%} of these rows alone.")
+    margin, lines = guarded.margin, [guarded.headline(), guarded.parts.evidence.promise()]
+    if margin is not None:
+        lines.append(f"The smaller model answers {margin.share_guarded:.1%} of these rows alone.")
     document = {"status": guarded.status, "claim": guarded.claim, "margin": margin, "folder": str(folder)}
     lines.append(f"Written to {folder}: {', '.join(files)}")
     flags.answer(arguments, document | {"files": files}, "\n".join(lines))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import Any
 
 from pine_boost.certificate.saved import CERTIFICATE, REGION
@@ -96,7 +95,7 @@ def describe(result: Any, folder: Any, evaluation: Any = None) -> dict[str, Any]
     """A result for programs."""
     c = result.certificate
     names = ("status", "claim", "reason", "alpha", "trees_before", "trees_after", "leaves_before", "leaves_after")
-    document = {
+    return {
         **{name: getattr(c, name) for name in names},
         "pruning_rate": result.pruning_rate,
         "lower_bound": c.lower_bound,
@@ -104,13 +103,8 @@ def describe(result: Any, folder: Any, evaluation: Any = None) -> dict[str, Any]
         "seconds": result.search.seconds,
         "folder": str(folder),
         "model": result.model_file()[0],
+        **({} if evaluation is None else {"test": evaluation}),
     }
-    if evaluation is not None:
-        measured = asdict(evaluation)
-        share = measured["fidelity_in_region"]
-        measured["fidelity_in_region"] = None if share != share else share
-        document["test"] = measured
-    return document
 
 
 def evaluated(evaluation: Any) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +133,7 @@ def _measure_again(arguments: argparse.Namespace, guarded: Evidence) -> int:
             f"Recomputed on {found.n_val} validation rows: the margin matches the folder.\n{guarded.claim}\n"
             "Taken on trust: that nothing had seen these rows, and that future inputs come from the same source."
         )
-    document = {"agrees": agrees, "claim": guarded.claim, "stated": asdict(stated), "found": asdict(found)}
+    document = {"agrees": agrees, "claim": guarded.claim, "stated": stated, "found": found}
     flags.answer(arguments, document, said)
     return 0 if agrees else 1
 
@@ -148,7 +148,7 @@ def _verify_scorer(arguments: argparse.Namespace, manifest: dict[str, Any]) -> i
         named = (manifest["thresholds"], manifest["model_digest"])
         X_val = flags.read_rows(arguments.val, read_original(arguments, arguments.original, *named, "value"))
     verdict = verify_scorer(arguments.original, arguments.pruned, X_val, trust_pickle=arguments.trust_pickle)
-    flags.answer(arguments, asdict(verdict), verdict.summary())
+    flags.answer(arguments, verdict, verdict.summary())
     return 0 if verdict.agrees else 1
 
 
@@ -169,7 +169,7 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
     verdict = verify_compression(original.wrapper.inner, compressed, record, rows, y_val, trust_pickle=trust)
     if original.is_wrapped:
         verdict = replace(verdict, remarks=(*verdict.remarks, original.remark))
-    flags.answer(arguments, asdict(verdict), verdict.summary())
+    flags.answer(arguments, verdict, verdict.summary())
     return 0 if verdict.agrees else 1
 
 
@@ -215,18 +215,10 @@ def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, 
 
 
 def _describe(verdict: Verification) -> dict[str, Any]:
-    names = ("agrees", "proved_twice", "serving_proved", "covered", "seconds")
-    found, counterexample = verdict.counterexample, None
-    if found is not None:
-        counterexample = {
-            "question": found.question,
-            "row": [None if value != value else float(value) for value in found.row],
-            "original_class": int(found.original_class),
-            "pruned_class": int(found.pruned_class),
-        }
+    names = ("agrees", "proved_twice", "serving_proved", "covered", "seconds", "remarks")
+    found, of_input = verdict.counterexample, ("question", "row", "original_class", "pruned_class")
     return {
         **{name: getattr(verdict, name) for name in names},
-        "remarks": list(verdict.remarks),
-        "proofs": [{"question": p.question.name, "method": p.method, "answer": p.answer.name} for p in verdict.proofs],
-        "counterexample": counterexample,
+        "proofs": [{"question": p.question.name, "method": p.method, "answer": p.answer} for p in verdict.proofs],
+        "counterexample": None if found is None else {name: getattr(found, name) for name in of_input},
     }
