@@ -74,6 +74,7 @@ SHARES: dict[str, float] = {
     "compression test": 0.85,  # up to and including the test
     "attack": 0.5,
     "survey proofs": 0.5,
+    "survey scorer": 0.2,  # with earlier exits
     "survey speeds": 0.02,
     "survey speed of the scorer": 0.5,  # measured last
     # accelerate_booster with fidelity below 1

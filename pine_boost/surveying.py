@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pine_boost.accelerate import accelerate_booster
+from pine_boost.accelerate import AccelerateResult, accelerate_booster
 from pine_boost.budget import SHARES, Budget, Step, StopReason
 from pine_boost.certificate.claims import lossless_offer, proved_offer, scorer_offer, statistic_offer
 from pine_boost.compression.fixed_sequence import Target, allowed, fewest_rows
@@ -36,6 +36,7 @@ from pine_boost.options import AUTO, CompressOptions, as_call, as_command, requi
 from pine_boost.parsers import read_model
 from pine_boost.pipelines.unwrapping import read_given
 from pine_boost.progress import say, shown
+from pine_boost.report.pages import render
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
 from pine_boost.tables.overlap import SURVEY_FORMAT, hashes_of, read_survey, refuse_spent, row_hashes
@@ -43,10 +44,12 @@ from pine_boost.tables.schema import schema_of
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2)
 FIDELITIES = (0.999, 0.995, 0.99, 0.98)
+_FIDELITY_OF_SCORER = 0.99
 _CONFIDENCE = 0.95
 _ALPHA_OF_AUTO = 0.1
 _NOTHING = "nothing smaller was found"
 _NO_TIME = "not proved in this time"
+_NOT_TESTED = "not tested in this time"
 _SPEED_SECONDS = 2.0  # for the speeds of one model
 _HEADS = ("trees", "leaves", "kB", "work", "x1", "x100", "x100k")
 
@@ -191,6 +194,8 @@ def survey(
     >>> found.offers[1].promise
     'accelerated: the same class on every input, proved'
     >>> found.offers[2].promise
+    'accelerated, a statistic: 99% of future inputs keep their class (confidence 95%)'
+    >>> found.offers[3].promise
     'lossless: the same margin on every input'
     """
     require_seconds(time_limit, "time_limit")
@@ -209,15 +214,18 @@ def survey(
         rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
         line = Line("the original", None, parsed, work_of(parsed.forest, rows))
         asked = Surveyed(line, rows, X_fit, X_look, tables, options, given)
-        fast = _accelerated(asked, budget)  # first: it needs no data
+        fast = [_accelerated(asked, budget)]  # first: it needs no data
         lossless = _lossless(asked)
         budget = replace(budget, callback=report_progress)
         proved = _proved(asked, budget) if parsed.forest.decides else []
+        if parsed.forest.decides and tolerance is None:  # within a tolerance a scorer is one of a compressed model
+            fast.append(_accelerated_by_statistic(asked, budget, fast[0]))
         compressed = _compressed(asked, budget)
         say(report_progress, "measuring speeds")
-        lines = [line, *_monotone(lossless, proved, compressed, tolerance), fast]  # the scorer may take all time left
-        original, *smaller, accelerated = budget.run(_measured, parsed, lines, budget)
-    offers, looked_at = (original, accelerated, *smaller), hashes_of(tables.val)
+        lines = [line, *_monotone(lossless, proved, compressed, tolerance), *fast]  # scorers may take all time left
+        original, *others = budget.run(_measured, parsed, lines, budget)
+    offers = (original, *others[-len(fast) :], *others[: -len(fast)])
+    looked_at = hashes_of(tables.val)
     return Survey(offers, tables.val.n_rows, budget.elapsed, looked_at, parsed, budget.is_interrupted)
 
 
@@ -272,12 +280,41 @@ def _accelerated(asked: Surveyed, budget: Budget) -> Line:
         fast = accelerate_booster(asked.model, **moved, random_state=asked.options.random_state, verbose=False)
     except PineBoostError as error:
         return _refused(line, error)
+    line = _of_scorer(line, asked, fast, budget)
+    return replace(line, note=f"needs no data; {line.note}")
+
+
+def _accelerated_by_statistic(asked: Surveyed, budget: Budget, proved: Line) -> Line:
+    """The scorer with earlier exits, tested on the rows that are looked at; the proved one if no exits pass."""
+    extra = {"fidelity": _FIDELITY_OF_SCORER, **asked.given, "spent": "survey"}
+    call = Asked("accelerate_booster", ("X_fit", "X_val"), extra)
+    promise = f"accelerated, {statistic_offer(_FIDELITY_OF_SCORER, _CONFIDENCE, 'class')}"
+    line, n_look = replace(asked.original, promise=promise, call=call), asked.tables.val.n_rows
+    if allowed(n_look, _FIDELITY_OF_SCORER, _CONFIDENCE) < 0:
+        return replace(line, note=f"needs {fewest_rows(_FIDELITY_OF_SCORER, _CONFIDENCE)} rows, X_look has {n_look}")
+    if budget.is_over or budget.is_interrupted:
+        return replace(line, note=_NOT_TESTED)
+    seconds, seed = budget.part("survey scorer").remaining, asked.options.random_state
+    how: dict[str, Any] = {"fidelity": _FIDELITY_OF_SCORER, "time_limit": seconds, "random_state": seed}
+    try:
+        fast = accelerate_booster(asked.model, asked.X_fit, asked.X_look, **how, verbose=False)
+    except PineBoostError as error:
+        return _refused(line, error)
+    found = _of_scorer(line, asked, fast, budget)
+    if fast.status == "VALIDATED":
+        return found
+    return replace(proved, promise=promise, call=call, note="no earlier exits passed the test on X_look")
+
+
+def _of_scorer(line: Line, asked: Surveyed, fast: AccelerateResult, budget: Budget) -> Line:
+    """The line of a scorer, with its work on the rows of all lines."""
     if fast.stopped:
         budget.interrupt()
+    forest = asked.model.forest
     met = fast.scorer.trees_met(as_table(asked.rows, schema_of(forest)))
     kept = np.array(fast.facts.get("truncation", {}).get("trees", range(forest.n_trees)), np.int32)
     work = work_of(forest, asked.rows, kept[fast.scorer.parts.plan.order], met)
-    note = f"needs no data; a typical row of X_fit visits {met.mean():.3g} of {forest.n_trees} trees"
+    note = f"a typical row of X_fit visits {met.mean():.3g} of {forest.n_trees} trees"
     return replace(line, work=work, note=note, side=fast.side_by_side)
 
 
@@ -342,7 +379,7 @@ def _compressed(asked: Surveyed, budget: Budget) -> list[Line]:
         for fidelity in FIDELITIES
     ]
     if budget.is_over or budget.is_interrupted:
-        return [replace(line, note="not tested in this time") for line in lines]
+        return [replace(line, note=_NOT_TESTED) for line in lines]
     try:
         parsed = read_for_compression(asked.model, options)
     except PineBoostError as error:
@@ -418,8 +455,12 @@ class Offer:
         return f"{self.promise} ({self.note})" if self.note else self.promise
 
 
-def _is_scorer(offer: Offer) -> bool:
-    return offer.call.startswith("pine_boost.accelerate_booster(")
+def _is_proved_scorer(offer: Offer) -> bool:
+    return offer.call.startswith("pine_boost.accelerate_booster(") and not _is_tested_scorer(offer)
+
+
+def _is_tested_scorer(offer: Offer) -> bool:
+    return offer.call.startswith("pine_boost.accelerate_booster(model, X_fit, X_val")
 
 
 def _row(cells: Sequence[str], text: str) -> str:
@@ -462,17 +503,19 @@ class Survey:
 
         The accelerated scorer where it is faster, as it holds for every input and needs no data;
         else the strictest promise under which at least half of the work goes; else the least work.
+        The scorer that rests on a statistic is for you to choose.
         """
-        original = self.offers[0]
-        for offer in self.offers[1:]:
+        offers = [offer for offer in self.offers if not _is_tested_scorer(offer)]
+        original = offers[0]
+        for offer in offers[1:]:
             speed = offer.speed_100000 or offer.speed_100
-            if _is_scorer(offer) and speed is not None and speed >= _FASTER:
+            if _is_proved_scorer(offer) and speed is not None and speed >= _FASTER:
                 return offer, f"proved for every input, needs no data, {times_in_words(speed)} times as fast"
-        smaller = [offer for offer in self.offers[1:] if offer.work <= original.work / 2]
+        smaller = [offer for offer in offers[1:] if offer.work <= original.work / 2]
         if smaller:
             reason = f"the strictest promise under which at least half of the work goes{self._faster(smaller[0])}"
             return smaller[0], reason
-        least = min(self.offers, key=lambda offer: offer.work)
+        least = min(offers, key=lambda offer: offer.work)
         if least.work < original.work:
             return least, f"no row halves the work; this one saves most{self._faster(least)}"
         return original, "nothing smaller was found"
@@ -481,7 +524,7 @@ class Survey:
         """Says that the scorer, which is proved, is faster for one row than the offer that saves work; else empty."""
         for offer in self.offers[1:]:
             speed = offer.speed_1 or 0.0
-            if _is_scorer(offer) and speed >= _FASTER * (chosen.speed_1 or 1.0):
+            if _is_proved_scorer(offer) and speed >= _FASTER * (chosen.speed_1 or 1.0):
                 return f"; the accelerated row is proved and {times_in_words(speed)} times as fast for 1 row"
         return ""
 
@@ -514,6 +557,18 @@ class Survey:
         """The table for notebooks."""
         rows = [(*offer.figures(), f"{offer.text()}\n{offer.call}".rstrip()) for offer in self.offers]
         return table_html((*_HEADS, "promise"), rows, f"{self._worth()} {self._recommendation()}")
+
+    def page(self) -> str:
+        """The table as an HTML page."""
+        return render(
+            "survey.html",
+            "Survey",
+            heads=(*_HEADS, "promise"),
+            figures=[(*offer.figures(), offer.text()) for offer in self.offers],
+            calls=[(offer.promise, offer.call, offer.command) for offer in self.offers if offer.call],
+            worth=self._worth(),
+            recommendation=self._recommendation(),
+        )
 
     def check(self, X: Any) -> None:
         """Refuse rows for a promise if this survey has looked at them.
@@ -561,7 +616,15 @@ def load_survey(
         The file is no survey.
     """
     fields = read_survey(path)
-    offers = tuple(Offer(**offer) for offer in fields["offers"])
+    return _survey_of(fields, read_model(model, threshold=threshold, trust_pickle=trust_pickle, decision="value"))
+
+
+def survey_page(path: str | os.PathLike[str]) -> str:
+    """The HTML page of a saved survey, which needs no model."""
+    return _survey_of(read_survey(path), None).page()
+
+
+def _survey_of(fields: Mapping[str, Any], model: Any) -> Survey:
     hashes = np.array(fields["hashes"], dtype=np.uint64)
-    parsed = read_model(model, threshold=threshold, trust_pickle=trust_pickle, decision="value")
-    return Survey(offers, len(hashes), fields["seconds"], hashes, parsed)
+    offers = tuple(Offer(**offer) for offer in fields["offers"])
+    return Survey(offers, len(hashes), fields["seconds"], hashes, model)

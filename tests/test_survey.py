@@ -41,8 +41,9 @@ def _cost(model, rows):
 def test_one_line_for_every_kind_of_promise(found):
     model, X, survey = found
     kinds = [offer.promise.split(":")[0] for offer in survey.offers]
-    assert kinds == ["the original", "accelerated", "lossless", *["proved"] * 5, *["a statistic"] * 4]
-    original, accelerated = survey.offers[:2]
+    scorers = ["accelerated", "accelerated, a statistic"]
+    assert kinds == ["the original", *scorers, "lossless", *["proved"] * 5, *["a statistic"] * 4]
+    original, accelerated, tested = survey.offers[:3]
     assert original.trees == accelerated.trees == 10
     assert min(accelerated.speed_1, accelerated.speed_100, accelerated.speed_100000) > 0
     assert accelerated.work < original.work
@@ -53,6 +54,13 @@ def test_one_line_for_every_kind_of_promise(found):
     is_met = np.arange(10) < met[:, None]
     assert accelerated.work == pytest.approx((cost[:, scorer.parts.plan.order] * is_met).sum(axis=1).mean())
     assert np.array_equal(scorer.predict(X), model.predict(X))
+    assert tested.work < accelerated.work
+    assert tested.trees == 10
+    rows = {"X_fit": X[:600], "X_val": X[1100:]}
+    fast = eval(tested.call, {"pine_boost": pine_boost, "model": model, "survey": survey, **rows})
+    assert (fast.status, fast.facts["validation"]["fidelity"]) == ("VALIDATED", 0.99)
+    with pytest.raises(InvalidInputError, match="X_val were used by a survey"):
+        eval(tested.call, {"pine_boost": pine_boost, "model": model, "survey": survey, **rows, "X_val": X[600:1100]})
     assert all(offer.leaves <= original.leaves for offer in survey.offers)
     needs = next(offer for offer in survey.offers if "99.9%" in offer.promise)
     assert needs.note.startswith("needs 2995 rows, X_look has 500")
@@ -82,7 +90,10 @@ def test_one_offer_is_recommended_with_its_reason(found):
     assert offer in survey.offers
     text = f"Recommended: {offer.promise} ({reason}). {offer.call}"
     assert survey.summary().endswith(text.rstrip())
-    original, accelerated, *others = survey.offers
+    original, accelerated, tested, *others = survey.offers
+    # a statistic is not recommended in place of a proof
+    unsure = replace(tested, speed_100000=99.0, work=0.0)
+    assert replace(survey, offers=(original, unsure, *others)).recommended()[0] != unsure
     half = replace(others[3], work=original.work / 2)
     slow = replace(survey, offers=(original, replace(accelerated, speed_100000=1.0), *others[:3], half, *others[4:]))
     offer, reason = slow.recommended()
@@ -164,7 +175,20 @@ def test_command_line(tmp_path, capsys, monkeypatch):
     )
     assert main([*arguments, "--json"]) == 0
     offers = json.loads(capsys.readouterr().out)["offers"]
-    assert len(offers) == 12
+    assert len(offers) == 13
+    assert main(words(f"report {tmp_path}/s.json")) == 0
+    page = (tmp_path / "s.html").read_text()
+    assert capsys.readouterr().out == f"Written to {tmp_path}/s.html\n"
+    assert page.count("<tr>") == 2 + len(offers) + len(offers) - 1
+    assert "These are estimates" in page
+    assert "Recommended: " in page
+    assert main(words(f"report {tmp_path}/s.json")) == 0  # its own page
+    (tmp_path / "s.html").write_text(page.replace("estimates", "promises"))
+    capsys.readouterr()
+    assert main(words(f"report {tmp_path}/s.json")) == 1
+    assert "was changed since it was written" in capsys.readouterr().err
+    assert main(words(f"report {tmp_path}/s.json --force --data {tmp_path}/fit.npy")) == 1
+    assert "leave out --original, --data and --label." in capsys.readouterr().err
     # the command of the scorer runs as printed
     assert offers[1]["command"] == f"pine-boost accelerate {tmp_path}/model.json -o SCORER"
     monkeypatch.chdir(tmp_path)

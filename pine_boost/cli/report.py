@@ -6,13 +6,16 @@ Examples
   pine-boost report pruned --original model.json --data test.csv
   pine-boost report compressed --original model.json --data holdout.csv
   pine-boost report scorer --original model.json
+  pine-boost report survey.json
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,29 +37,47 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Render report.html; a page that is there is replaced if it was written here and not changed since."""
-    if Path(arguments.folder).is_file():
-        raise InvalidInputError(
-            f"{arguments.folder} is a file, and report writes the page of a folder that prune, sweep, compress or "
-            "accelerate wrote. The file of a survey has no page: pine-boost survey prints its table, and in a notebook "
-            "the Survey shows it."
-        )
-    folders, written = result_folders(arguments.folder), []
-    for folder in folders:
-        place = folder / REPORT
+    given = Path(arguments.folder)
+    makers: dict[Path, Callable[[], str]]
+    if given.is_file():
+        makers = {given.with_suffix(".html"): _survey(arguments, given)}
+    else:
+        makers = {folder / REPORT: partial(_page, arguments, folder) for folder in result_folders(given)}
+    for place in makers:
         if os.path.lexists(place) and not (arguments.force or is_own_page(place)):
             raise InvalidInputError(
                 f"{place} was changed since it was written, or is not a page of this version of pine_boost; move it "
                 "away, or pass --force to replace it."
             )
         output.require_file(arguments, place, replaces=True)
-    for folder in folders:
-        is_scorer = (folder / MANIFEST).is_file() and not (folder / COMPRESSION).is_file()
-        page = _acceleration(arguments, folder) if is_scorer else _result(arguments, folder)
-        save_file(folder / REPORT, page.encode())
-        written.append(str(folder / REPORT))
+    for place, make in makers.items():
+        save_file(place, make().encode())
+    written = [str(place) for place in makers]
     document = {"report": written[0] if len(written) == 1 else written}
     flags.answer(arguments, document, "\n".join(f"Written to {path}" for path in written))
     return 0
+
+
+def _survey(arguments: argparse.Namespace, path: Path) -> Callable[[], str]:
+    """What makes the page of a saved survey."""
+    from pine_boost.surveying import survey_page
+
+    if arguments.original or arguments.data or arguments.label:
+        raise InvalidInputError("The page of a survey shows its table alone; leave out --original, --data and --label.")
+    try:
+        page = survey_page(path)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{path} is a file, and report writes the page of a folder that prune, sweep, compress or accelerate "
+            f"wrote, or of a file that survey wrote. {error}"
+        ) from error
+    return lambda: page
+
+
+def _page(arguments: argparse.Namespace, folder: Path) -> str:
+    """The page of a folder."""
+    is_scorer = (folder / MANIFEST).is_file() and not (folder / COMPRESSION).is_file()
+    return _acceleration(arguments, folder) if is_scorer else _result(arguments, folder)
 
 
 def _result(arguments: argparse.Namespace, folder: Path) -> str:
