@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pine_boost._version import __version__
 from pine_boost.budget import SHARES, Budget, StopReason
 from pine_boost.certificate.claims import NOT_VALIDATED, Statement
-from pine_boost.certificate.saved import digests
+from pine_boost.certificate.saved import WHOLE_MODEL, digests
 from pine_boost.compression.fixed_sequence import FixedSequence, Target, Tested, lower_bound
 from pine_boost.compression.path import Candidate, Task, find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables
@@ -36,8 +36,7 @@ from pine_boost.options import AccelerateOptions, CompressOptions, counted
 from pine_boost.parsers import pickled
 from pine_boost.pipelines.layers import Layer, kind_of, peel
 from pine_boost.pipelines.threshold import EchoProbability
-from pine_boost.pipelines.unwrapping import GivenModel, Wrapper, read_given, unwrap
-from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
+from pine_boost.pipelines.unwrapping import REMEDY, GivenModel, Wrapper, read_given, unwrap
 from pine_boost.progress import shown
 from pine_boost.simplification import lossless_part
 from pine_boost.tables.matrix import to_matrix

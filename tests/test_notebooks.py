@@ -13,7 +13,7 @@ from pine_boost.fleet import FleetResult
 from pine_boost.installation import Installation
 from pine_boost.notebooks import table_html, text_html
 from pine_boost.parity import ModelComparison
-from pine_boost.pipelines.wrapped_result import WrappedResult
+from pine_boost.pipelines.unwrapping import WrappedResult
 from pine_boost.scoring.scorer_verification import ScorerVerification
 from tests.support.html_tags import Page
 

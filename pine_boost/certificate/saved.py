@@ -25,6 +25,7 @@ from pine_boost.region.region import Region
 MODEL_SUFFIXES = ("json", "ubj", "txt", "pkl")
 CERTIFICATE, REGION, REPORT = "certificate.json", "region.json", "report.html"
 COMPRESSION = "compression.json"  # what a folder of the other kind holds
+WHOLE_MODEL = "whole_model.pkl"  # the model with the layers around the ensemble
 SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
 
 

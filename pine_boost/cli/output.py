@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.budget import Budget
-from pine_boost.certificate.saved import REPORT
+from pine_boost.certificate.saved import REPORT, WHOLE_MODEL
 from pine_boost.cli import INTERRUPTED
 from pine_boost.errors import OutputError, PineBoostError
 from pine_boost.files import require_free_file, save_file
 from pine_boost.folders import keep_elsewhere, require_free, require_writable, write_folder
-from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 from pine_boost.progress import Progress
 
 _LONGEST_REPORT = 30.0

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.saved import CERTIFICATE, COMPRESSION, REGION, read_saved
+from pine_boost.certificate.saved import CERTIFICATE, COMPRESSION, REGION, WHOLE_MODEL, read_saved
 from pine_boost.cli import flags
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.digest import forest_digest
-from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 from pine_boost.region.region import Region
 
 

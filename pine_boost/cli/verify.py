@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.saved import CERTIFICATE, COMPRESSION, REGION, model_path, result_folders
+from pine_boost.certificate.saved import CERTIFICATE, COMPRESSION, REGION, WHOLE_MODEL, model_path, result_folders
 from pine_boost.cli import flags
 from pine_boost.cli.saved_input import read_original
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.files import file_digest
 from pine_boost.model.digest import forest_digest
 from pine_boost.options import flag_of, require_seconds
-from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
 
 if TYPE_CHECKING:

@@ -15,10 +15,8 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.monitoring.region_monitor import require_region
 from pine_boost.notebooks import displayed
 from pine_boost.options import require_level
-from pine_boost.pipelines.wrapped_result import PreparedRegion
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.region import Region
-from pine_boost.tables.matrix import to_matrix
 
 
 @displayed
@@ -79,15 +77,12 @@ def recalibrate(
         Undecided or impossible rows alone are more than a share alpha of X_new.
     """
     require_region(region, "recalibrate")
-    if isinstance(region, PreparedRegion):
-        found = recalibrate(region.region, region.rows(X_new), alpha=alpha, model=model, margins=margins)
-        return replace(found, region=replace(region, region=found.region))
     if region.score_tables is None or region.tau is None:
         raise InvalidInputError("This region covers every input; it has no tau to recalibrate.")
     if alpha is not None:
         require_level(alpha, "alpha")
     alpha = region.alpha if alpha is None else float(alpha)
-    matrix = to_matrix(X_new, region.schema, "X_new")
+    matrix = region.matrix(X_new, "X_new")
     if len(matrix) < 2:
         raise InvalidInputError(f"X_new has {len(matrix)} row(s); at least two are needed.")
     states = region.space.states(matrix)

@@ -26,7 +26,6 @@ from pine_boost.model.forest import FloatArray
 from pine_boost.model.states import States
 from pine_boost.notebooks import displayed
 from pine_boost.options import require_share
-from pine_boost.pipelines.wrapped_result import PreparedRegion
 from pine_boost.region.conformal import Coverage, coverage_floor
 from pine_boost.region.explanation import explain_row
 from pine_boost.region.region import Region
@@ -116,7 +115,7 @@ class MonitorStatus:
 
 def require_region(region: Any, what: str) -> None:
     """Raise unless the argument is a region; a path is a common mistake."""
-    if not isinstance(region, (Region, PreparedRegion)):
+    if not isinstance(region, Region):
         raise InvalidInputError(
             f"{what} needs a region, got {class_with_article(region)}; pass result.region, or Region.load(path)."
         )

@@ -5,24 +5,28 @@ A model without layers passes unchanged. What commands are given, models and tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.claims import layers_remark
+from pine_boost.certificate.claims import BEFORE_CALIBRATION, layers_remark
+from pine_boost.certificate.saved import WHOLE_MODEL
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.model.forest import Model
+from pine_boost.notebooks import displayed
 from pine_boost.parsers import open_pickle, pickled, read_model
 from pine_boost.pipelines.layers import Layer, Prepared, kind_of, peel_all, prepare_rows, rebuild
 from pine_boost.pipelines.threshold import Calibration, calibration_of, threshold_of
-from pine_boost.pipelines.wrapped_result import REMEDY, WrappedResult
+from pine_boost.region.region import Region
 from pine_boost.tables.native import take_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 from pine_boost.tables.table_files import TableFile, label_if_any, read_raw_table, read_table
 
+REMEDY = "Use functions of a module in it; in Python result.inner.save(folder) writes the ensemble with its certificate"
 _COMPARED_ROWS = 20_000
 
 
@@ -170,6 +174,87 @@ def _compare(wrapper: Wrapper, result: Any, rows: Any) -> None:
             "Internal error: the whole models differ on a row of X_fit although the proof says "
             "that the ensembles inside cannot. Nothing was certified; please report this."
         )
+
+
+@displayed
+@dataclass(frozen=True, eq=False)
+class WrappedResult:
+    """A result about a Pipeline, or about a model with thresholds or calibration around it.
+
+    Every attribute that is not listed here (``certificate``, ``status``, ...) is that of
+    ``inner``, the result about the ensemble.
+
+    Attributes
+    ----------
+    inner : PruneResult
+    wrapper : Wrapper
+    model : object
+        Same kind as the model that was given, with the smaller ensemble inside. It shares its layers
+        with that model, which is not changed.
+    """
+
+    inner: Any
+    wrapper: Wrapper
+    model: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("inner", "wrapper", "model"):  # during unpickling
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def summary(self) -> str:
+        """Return the summary of the inner result, and which model's probabilities it refers to."""
+        text = str(self.inner)
+        found = getattr(self.inner, "certificate", None) or getattr(self.inner, "record", None)
+        is_moved = self.wrapper.calibrates and bool(getattr(found, "probability_shift", None))
+        return f"{text}\n{BEFORE_CALIBRATION}" if is_moved else text
+
+    @property
+    def region(self) -> Region:
+        """The region, for rows as the whole model expects them."""
+        return replace(self.inner.region, prepare=self.wrapper.prepare)
+
+    def evaluate(self, X: Any, y: Any = None, **options: Any) -> Any:
+        """Compare both ensembles on rows of the whole model, with the thresholds around them."""
+        labels = () if y is None else (y,)
+        return self.inner.evaluate(self.wrapper.rows(X), *labels, **options)
+
+    def speedup(self, X: Any = None, **options: Any) -> dict[int, float]:
+        """How many times as fast the ensemble inside is, on rows of the whole model if given."""
+        return dict(self.inner.speedup(self.wrapper.rows(X), **options))
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        X: Any = None,
+        curve: Sequence[Mapping[str, Any]] = (),
+        *,
+        report: bool = True,
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the files of the inner result and, next to them, the whole model as a pickle.
+
+        The certificate is about the ensemble inside and about rows that the layers have prepared;
+        `verify` takes the ensemble's files as always. ``X`` are rows for the report; for a
+        compressed model, the validation rows.
+        """
+        from pine_boost.folders import write_folder
+        from pine_boost.result import save_with_report
+
+        if not hasattr(self.inner, "certificate"):
+            return write_folder(folder, self.files(X if report else None), overwrite=overwrite)
+        rows = self.wrapper.rows(X)
+        return save_with_report(self.inner, self.files(), folder, rows, curve, report=report, overwrite=overwrite)
+
+    def files(self, X_val: Any = None) -> dict[str, bytes]:
+        """Return the files of the inner result and the whole model; the record of the result names both.
+
+        With the validation rows of a compressed model, report.html is included.
+        """
+        whole = {WHOLE_MODEL: pickled(self.model, REMEDY)}
+        if hasattr(self.inner, "certificate"):
+            return dict(self.inner.files(whole))
+        return dict(self.inner.files(self.wrapper.rows(X_val), whole))
 
 
 @dataclass(frozen=True, eq=False)

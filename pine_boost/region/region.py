@@ -6,7 +6,7 @@ Needs neither a solver nor the training library.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -78,6 +78,9 @@ class Region:
     nesting : RegionLadder or None
         The ladder from which calibration chose tau and delta together; ``calibration`` then holds steps of
         the ladder instead of scores.
+    prepare : callable or None
+        The first steps of a Pipeline around the model; `contains` and the like then take the rows of the Pipeline.
+        Not saved.
     """
 
     space: StateSpace
@@ -97,15 +100,20 @@ class Region:
     overlap: Overlap | None = None
     model_digest: str = ""
     nesting: RegionLadder | None = None
+    prepare: Callable[[Any], Any] | None = None
 
     @property
     def tau(self) -> int | None:
         """The calibrated threshold of the score; None is infinity."""
         return self.tables.tau
 
+    def matrix(self, X: Any, name: str = "X") -> FloatArray:
+        """The matrix of a table (`tables.to_matrix`), checked against the model's columns."""
+        return to_matrix(X if self.prepare is None else self.prepare(X), self.schema, name)
+
     def states(self, X: Any) -> npt.NDArray[np.int32]:
-        """State rows of a table, checked against the model's columns."""
-        return self.space.states(to_matrix(X, self.schema))
+        """State rows of a table."""
+        return self.space.states(self.matrix(X))
 
     def score(self, X: Any) -> IntArray:
         """Integer plausibility score of every row, comparable with ``tau``; smaller is more plausible."""
@@ -115,7 +123,7 @@ class Region:
                 "X_fit and X_cal to fit_region.",
                 option=("alpha", "X_fit", "X_cal"),
             )
-        return self.compiled.score(to_matrix(X, self.schema))
+        return self.compiled.score(self.matrix(X))
 
     def contains(
         self, X: Any, *, model: Any = None, margins: npt.ArrayLike | None = None, serving: ServingMargin | None = None
@@ -144,7 +152,7 @@ class Region:
         """
         if serving is not None:
             return self._serves(X, model, margins, serving)
-        matrix = to_matrix(X, self.schema)
+        matrix = self.matrix(X)
         forest = self._original(model)
         inside = self.compiled.contains(matrix)
         if self.delta is not None:
@@ -168,7 +176,7 @@ class Region:
         the margins, as `contains` does.
         """
         row = [x] if np.ndim(x) == 1 and type(x).__module__.partition(".")[0] != "pandas" else x
-        matrix = to_matrix(row, self.schema, "x")
+        matrix = self.matrix(row, "x")
         if len(matrix) != 1:
             raise InvalidInputError(f"explain takes one row, got {len(matrix)}.")
         forest, distance = self._original(model), None
@@ -269,7 +277,7 @@ class Region:
                 f"region with {self.thresholds}; use the same threshold for both.",
                 option="threshold",
             )
-        matrix = to_matrix(X, self.schema)
+        matrix = self.matrix(X)
         return self.compiled.contains(matrix) & serving.is_sure(pruned, self.space, self.space.states(matrix))
 
     def _original(self, model: Any) -> Forest | None:

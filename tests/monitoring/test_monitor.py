@@ -214,12 +214,12 @@ def test_rows_of_a_pipeline_are_prepared_before_anything_is_measured():
     gb = ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
     y = ((rows[0] - 7) / scale).sum(axis=1) > 0
     pipeline = make_pipeline(StandardScaler(), gb).fit(rows[0], y)
-    region = prune_booster(pipeline, rows[0], rows[1], alpha=0.1, reweight="tree").region
-    whole, inner = RegionMonitor(region), RegionMonitor(region.region)
+    result = prune_booster(pipeline, rows[0], rows[1], alpha=0.1, reweight="tree")
+    region, whole, inner = result.region, RegionMonitor(result.region), RegionMonitor(result.inner.region)
     prepared = pipeline[:-1].transform(rows[2])
     assert whole.update(rows[2]).drifted == inner.update(prepared).drifted
     fresh = recalibrate(region, rows[3])
-    again = recalibrate(region.region, pipeline[:-1].transform(rows[3]))
+    again = recalibrate(result.inner.region, pipeline[:-1].transform(rows[3]))
     assert (fresh.text, fresh.alpha) == (again.text, again.alpha)
     assert fresh.region.contains(rows[3]).mean() > 0.85
 
