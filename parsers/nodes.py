@@ -97,6 +97,11 @@ class Nodes:
             total[inner] = total[self.left[inner]] + total[self.right[inner]]
         return total
 
+    def largest(self, values: npt.NDArray[Any]) -> FloatArray:
+        """Return the largest |value| of the leaves of every tree, by output if they have several."""
+        is_leaf = self.is_leaf.reshape(-1, *[1] * (values.ndim - 1))
+        return np.asarray(np.maximum.reduceat(np.where(is_leaf, np.abs(values), 0.0), self.offset[:-1], axis=0))
+
     def forest(
         self, feature: IntArray, threshold: FloatArray, value: FloatArray, is_categorical: Any = False, **fields: Any
     ) -> Forest:

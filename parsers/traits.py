@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError, UntestedVersionWarning
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.model.rules import Comparison
 
 # scikit-learn last: the wrappers of the others inherit from sklearn.base.BaseEstimator
 # CatBoost before XGBoost: the files of both begin with a brace
@@ -102,8 +101,8 @@ class Traits:
         training, -1 to decrease, 0 for the others; None if the model does not store constraints.
     facts : callable
         ``facts(model) -> dict``: what a file or wrapper stores beyond trees: see `describe`.
-    reader : callable
-        ``reader(comparison) -> Reader``: how a model with this comparison reads its tables.
+    reader : Reader
+        How its models read tables; those of HistGradientBoosting, which compare float64, as `Reader.HISTOGRAM`.
     column_name : callable
         Converts a column's name to the form that the model stores.
     category_key : callable
@@ -144,7 +143,7 @@ class Traits:
     margins: Callable[[Model, Any, Any], tuple[FloatArray, float]]
     monotone: Callable[[Model], tuple[int, ...] | None]
     facts: Callable[[Model], dict[str, Any]]
-    reader: Callable[[Comparison], Reader]
+    reader: Reader
     accepted: Callable[[Any], Any] = arrow_by_pandas
     column_name: Callable[[str], str] = str
     category_key: Callable[[Any], Any] = plain_key
@@ -213,7 +212,7 @@ def warn_if_untested(library: str, proved_with: Mapping[str, str]) -> None:
 def untested_version(library: str) -> tuple[str, str] | None:
     """The installed version of a library and the tested ones in words, if it is not among `TESTED_VERSIONS`."""
     names = (library, *traits_of(library).packages)
-    installed = next((version for version in map(_installed_version, names) if version is not None), "")
+    installed = next((version for version in map(installed_version, names) if version is not None), "")
     number = re.match(r"(\d+)\.(\d+)", installed)
     first, last = TESTED_VERSIONS[library]
     if number is None or first <= (int(number[1]), int(number[2])) <= last:
@@ -221,7 +220,7 @@ def untested_version(library: str) -> tuple[str, str] | None:
     return installed, " to ".join(f"{major}.{minor}" for major, minor in (first, last))
 
 
-def _installed_version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """Return the version of the imported module of this name, else of the installed distribution."""
     version = getattr(sys.modules.get(name), "__version__", None)
     if version is not None:

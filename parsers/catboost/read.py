@@ -122,7 +122,7 @@ def _build_forest(document: CatboostDocument, given: Any, values: bool) -> Fores
     if not (np.all(np.isfinite(value)) and np.all((value == 0) == (trees["value"] == 0))):
         raise MalformedModelError(f"The leaf values of the CatBoost model leave float64 when scaled. {REMEDY}.")
     with np.errstate(over="ignore"):
-        largest = np.maximum.reduceat(np.abs(value), trees.offset[:-1], axis=0).sum(axis=0) + np.abs(document.bias)
+        largest = trees.largest(value).sum(axis=0) + np.abs(document.bias)
     if not np.all(largest < _LARGEST_SUM):
         raise MalformedModelError(
             f"The leaf values of the CatBoost model add up to {largest.max():.3g}; sums below {_LARGEST_SUM:g} are "

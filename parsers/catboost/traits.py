@@ -143,7 +143,7 @@ TRAITS = Traits(
     margins=_margins,
     monotone=_monotone,
     facts=_facts,
-    reader=lambda _: Reader.CATBOOST,
+    reader=Reader.CATBOOST,
     category_key=category_key,
     probabilities=_probabilities,
     read_saved=partial(read_catboost, as_saved=True),

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.parsers.lightgbm.decision import PROBABILITY_OBJECTIVES
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
-from pine_boost.parsers.lightgbm.read import read_lightgbm
+from pine_boost.parsers.lightgbm.read import PROBABILITY_OBJECTIVES, read_lightgbm
 from pine_boost.parsers.lightgbm.write import write_document
 from pine_boost.parsers.traits import Reader, Traits, index_of
 
@@ -113,6 +112,6 @@ TRAITS = Traits(
     column_name=_column_name,
     monotone=_monotone,
     facts=_facts,
-    reader=lambda _: Reader.LIGHTGBM,
+    reader=Reader.LIGHTGBM,
     sums_from_zero=True,
 )

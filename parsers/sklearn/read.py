@@ -153,7 +153,8 @@ def _decide(
 def read_average(model: Any, name: str, decide: Decide) -> tuple[Forest, SklearnDocument]:
     """Read forests and single trees, which predict the mean of the leaves; the Forest holds their sum."""
     trees = [estimator.tree_ for estimator in members(model)]
-    native = [tree.value[:, 0, :].astype(np.float64) for tree in trees]
+    nodes = classic_nodes(trees)
+    native = np.concatenate([tree.value[:, 0, :].astype(np.float64) for tree in trees])
     # a threshold is taken off every leaf, so that the sum is compared with 0
     decision = decide(Decision(()), lambda _: (0.0, 0.0))
     thresholds = decision.thresholds
@@ -164,14 +165,14 @@ def read_average(model: Any, name: str, decide: Decide) -> tuple[Forest, Sklearn
         )
     values = native
     if thresholds:
-        native = [value[:, -1:] for value in native]  # class 1, or the only output of a regressor
-        values = [value - thresholds[0] for value in native]
+        native = native[:, -1:]  # class 1, or the only output of a regressor
+        values = native - thresholds[0]
     offset = thresholds[0] if thresholds else None
-    slack, guard = average_rounding(leaves_only(trees, values), leaves_only(trees, native), offset)
+    slack, guard = average_rounding(nodes, values, native, offset)
     forest = build_forest(
         model,
-        classic_nodes(trees),
-        np.concatenate(values),
+        nodes,
+        values,
         replace(decision, cuts=(0.0,) * len(thresholds), guard=guard),
         objective=str(getattr(model, "criterion", "")),
         slack=slack,
@@ -331,14 +332,6 @@ def members(model: Any) -> list[Any]:
     return [model] if hasattr(model, "tree_") else np.ravel(model.estimators_).tolist()
 
 
-def leaves_only(trees: Sequence[Any], values: Sequence[FloatArray]) -> list[FloatArray]:
-    """Return the rows of ``values`` that are leaves, per tree."""
-    leaves = [value[tree.children_left == LEAF] for tree, value in zip(trees, values, strict=True)]
-    if not all(np.all(np.isfinite(value)) for value in leaves):
-        raise MalformedModelError("A leaf value is not finite; the trees were edited or damaged.")
-    return leaves
-
-
 def _boosted_decision(model: Any, decide: Decide, slope: float, tie: Tie) -> Decision:
     """Return the decision of an additive margin; ``slope`` is that of the sigmoid behind predict_proba."""
 
@@ -463,13 +456,8 @@ def _refuse_old_version() -> None:
         )
 
 
-def largest_leaves(values: Sequence[FloatArray]) -> FloatArray:
-    """Return max |leaf| of each tree and output, (n_trees, n_outputs); ``values`` hold leaves only."""
-    return np.array([np.abs(value).max(axis=0) for value in values])
-
-
 def average_rounding(
-    values: Sequence[FloatArray], native: Sequence[FloatArray], threshold: float | None
+    nodes: Nodes, values: FloatArray, native: FloatArray, threshold: float | None
 ) -> tuple[float, float]:
     """Return the ``slack`` of a Forest of averaged trees and the ``guard`` of its Decision.
 
@@ -480,26 +468,25 @@ def average_rounding(
     largest when the largest trees come first, hence the sorted sum here. If every sum is exact,
     no order matters and the slack is 0, so ties stay ties (pure leaves vote 0 or 1).
     """
-    if len(values) == 1:
+    if nodes.n_trees == 1:
         # one tree: nothing is added, and fl(p - t) has the sign of p - t
         return 0.0, 0.0
-    numbers = np.concatenate([leaves.ravel() for leaves in native])
-    if threshold is not None:
-        numbers = np.append(numbers, threshold)
-    offset = abs(threshold or 0.0)
+    offset, numbers = abs(threshold or 0.0), native[nodes.is_leaf].ravel()
+    if not np.all(np.isfinite(numbers)):
+        raise MalformedModelError("A leaf value is not finite; the trees were edited or damaged.")
     with np.errstate(over="ignore"):
-        total = float((largest_leaves(native) + offset).sum(axis=0).max())
+        total = float((nodes.largest(native) + offset).sum(axis=0).max())
     if not total < _LARGEST_SUM:
         raise MalformedModelError(
             f"The leaves of the model add up to {total:g}; sums beyond {_LARGEST_SUM:g} are no "
             "probabilities or predictions. Fit it again."
         )
-    grid = dyadic_exponent(numbers)
+    grid = dyadic_exponent(np.append(numbers, offset))
     if grid is not None and math.ldexp(total, grid) < 2.0**AVERAGED_BITS:
         return 0.0, 0.0
     # |native sum in any order - float sum of `values` in file order| <= the error of the first
     # + the error of the second + u * total for forming fl(native - threshold)
-    slack = _worst_order(native) + _worst_order(values) + 2 * UNIT * total
+    slack = _worst_order(nodes.largest(native)) + _worst_order(nodes.largest(values)) + 2 * UNIT * total
     # fl(S / n) is within u * |S| / n of S / n: in units of S that is u * total, for each of two
     # classes (or for the one compared with fl(n * t) / n); doubled for the bound's own rounding
     return slack, 4 * UNIT * total
@@ -528,13 +515,13 @@ def vote_rounding(weights: FloatArray, n_classes: int) -> tuple[float, float]:
     return (2 * count + 4) * UNIT * total, 4 * UNIT * total
 
 
-def _worst_order(values: Sequence[FloatArray]) -> float:
-    """Bound |float sum - exact sum| over every order of the trees.
+def _worst_order(largest: FloatArray) -> float:
+    """Bound |float sum - exact sum| over every order of the trees, from the largest |leaf| of each.
 
     A sequential sum errs by at most u * sum_k |partial_k|, and |partial_k| is at most the sum of
     the k largest trees; 1 + 2**-10 covers the rounding inside the partial sums (n < 2**14).
     """
-    descending = -np.sort(-largest_leaves(values), axis=0)
+    descending = -np.sort(-largest, axis=0)
     partials = np.cumsum(descending, axis=0).sum(axis=0)
     return UNIT * float(partials.max()) * (1 + 2.0**-10)
 

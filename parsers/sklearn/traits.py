@@ -13,7 +13,6 @@ import numpy.typing as npt
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.model.rules import Comparison
 from pine_boost.parsers import pickled
 from pine_boost.parsers.sklearn.read import read_sklearn
 from pine_boost.parsers.traits import Reader, Traits, index_of
@@ -99,11 +98,6 @@ def _facts(model: Model) -> dict[str, Any]:
     return {"wrapper": {"class": model.kind, "family": model.document.family}}
 
 
-def _reader(comparison: Comparison) -> Reader:
-    is_double = comparison is Comparison.FLOAT64_LESS_EQUAL
-    return Reader.HISTOGRAM if is_double else Reader.TREES
-
-
 TRAITS = Traits(
     title="scikit-learn",
     packages=("scikit-learn",),
@@ -120,6 +114,6 @@ TRAITS = Traits(
     margins=_margins,
     monotone=_monotone,
     facts=_facts,
-    reader=_reader,
+    reader=Reader.TREES,
     keeps_whole_sets=True,
 )

@@ -180,8 +180,7 @@ def _inplace_slack(document: XGBoostDocument, intercept: FloatArray) -> float:
         its weight, too.
     """
     unit, trees = UNIT_ROUNDOFF[np.float32], document.trees
-    magnitude = np.where(trees.is_leaf, np.abs(trees["split_conditions"].astype(np.float64)), 0.0)
-    largest = np.maximum.reduceat(magnitude, trees.offset[:-1])
+    largest = trees.largest(trees["split_conditions"].astype(np.float64))
     is_dart = document.weight_drop is not None
     weight = np.abs(np.asarray(document.weight_drop if is_dart else np.ones(trees.n_trees), dtype=np.float64))
     bounds = []

@@ -121,24 +121,17 @@ def rounds_clearly(wide: FloatArray, narrow: Float32Array) -> BoolArray:
 
 
 def _check_children(node: dict[str, Any], start: IntArray, size: IntArray, offset: IntArray) -> None:
-    left, right = node["left_children"], node["right_children"]
-    is_leaf = left == -1
-    bad = (right == -1) != is_leaf
-    _refuse(bad, offset, "has a node with one child")
+    left, right, parents = node["left_children"], node["right_children"], node["parents"]
+    is_leaf, own = left == -1, np.arange(len(left)) - start
+    _refuse((right == -1) != is_leaf, offset, "has a node with one child")
     bad = ~is_leaf & ((left < 1) | (right < 1) | (left >= size) | (right >= size))
     _refuse(bad, offset, "has a child outside the tree")
     # with any other numbering, 3.2 predicts single rows wrongly, and older versions all rows
     _refuse(~is_leaf & (right != left + 1), offset, "has siblings that are not adjacent")
-    inner = np.flatnonzero(~is_leaf)
-    own = inner - start[inner]
     for child in (left, right):
-        wrong = node["parents"][child[inner] + start[inner]] != own
-        bad = np.zeros(len(left), dtype=bool)
-        bad[inner[wrong]] = True
+        bad = ~is_leaf & (parents[np.where(is_leaf, 0, child) + start] != own)
         _refuse(bad, offset, "has a child whose parent is another node")
-    bad = np.zeros(len(left), dtype=bool)
-    bad[offset[:-1]] = node["parents"][offset[:-1]] != ROOT_PARENT
-    _refuse(bad, offset, "has a root with a parent")
+    _refuse((own == 0) & (parents != ROOT_PARENT), offset, "has a root with a parent")
 
 
 def _check_deleted(node: dict[str, Any], reached: BoolArray, deleted: IntArray, offset: IntArray) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError
 
-_INTEGERS = {"i": "b", "U": "B", "I": "h", "l": "i", "L": "q"}
-_SCALARS = {**_INTEGERS, "d": "f", "D": "d"}
-_NUMBERS = {marker: struct.Struct(">" + code) for marker, code in _SCALARS.items()}
-_ARRAY_TYPES = {"i": "i1", "U": "u1", "I": "i2", "l": "i4", "L": "i8", "d": "f4", "D": "f8"}
-_BIG_ENDIAN = {marker: np.dtype(code).newbyteorder(">") for marker, code in _ARRAY_TYPES.items()}
-_NATIVE = {marker: np.dtype(code) for marker, code in _ARRAY_TYPES.items()}
+_CODES = {"i": "i1", "U": "u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}
+_TYPES = {marker: np.dtype(code) for marker, code in _CODES.items()}
+_MARKERS = {dtype.newbyteorder("="): marker for marker, dtype in _TYPES.items()}
 _CONSTANTS: dict[str, Any] = {"T": True, "F": False, "Z": None}
-_MARKERS = {np.dtype(code).newbyteorder("="): marker for marker, code in _ARRAY_TYPES.items()}
 # an XGBoost model is nested 8 levels deep; a hostile file must not reach Python's recursion limit
 _MAX_DEPTH = 32
 
@@ -48,15 +43,15 @@ class _Reader:
         self.position += is_next
         return is_next
 
-    def number(self, marker: str) -> Any:
-        number = _NUMBERS[marker]
-        return number.unpack(self.take(number.size))[0]
+    def numbers(self, marker: str, count: int) -> Any:
+        dtype = _TYPES[marker]
+        return np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype).astype(dtype.newbyteorder("="))
 
     def count(self) -> int:
         marker = self.marker()
-        if marker not in _INTEGERS:
+        if marker not in "iUIlL":
             raise self.fault(f"{marker!r} where the type of a length was expected")
-        count = int(self.number(marker))
+        count = int.from_bytes(self.take(_TYPES[marker].itemsize), "big", signed=marker != "U")
         # every element takes at least one byte, so a count larger than the file is never allocated
         if not 0 <= count <= len(self.contents) - self.position:
             raise self.fault(f"a length of {count}, more than the bytes that are left")
@@ -85,8 +80,8 @@ def read_ubjson(contents: bytes) -> Any:
 def _read_value(reader: _Reader, marker: str, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise reader.fault(f"more than {_MAX_DEPTH} nested levels")
-    if marker in _SCALARS:
-        return reader.number(marker)
+    if marker in _TYPES:
+        return reader.numbers(marker, 1)[0].item()
     if marker == "S":
         return reader.text()
     if marker == "{":
@@ -111,11 +106,9 @@ def _read_object(reader: _Reader, depth: int) -> dict[str, Any]:
 def _read_array(reader: _Reader, depth: int) -> Any:
     if reader.skip(b"$"):
         kind = reader.marker()
-        if kind not in _ARRAY_TYPES or reader.marker() != "#":
+        if kind not in _TYPES or reader.marker() != "#":
             raise reader.fault(f"a typed array of {kind!r} without a count")
-        dtype = _BIG_ENDIAN[kind]
-        raw = reader.take(reader.count() * dtype.itemsize)
-        return np.frombuffer(raw, dtype=dtype).astype(_NATIVE[kind])
+        return reader.numbers(kind, reader.count())
     if reader.skip(b"#"):
         return [_read_value(reader, reader.marker(), depth + 1) for _ in range(reader.count())]
     result = []
@@ -142,8 +135,7 @@ def _write_value(value: Any, pieces: list[bytes]) -> None:
         pieces.append(b"S" + _text(value))
     elif isinstance(value, np.ndarray):
         marker = _MARKERS[value.dtype]
-        big_endian = value.astype(value.dtype.newbyteorder(">"))
-        pieces.append(f"[${marker}#".encode() + _integer(len(value)) + big_endian.tobytes())
+        pieces.append(f"[${marker}#".encode() + _integer(len(value)) + value.astype(_TYPES[marker]).tobytes())
     elif isinstance(value, list):
         pieces.append(b"[#" + _integer(len(value)))
         for item in value:
@@ -162,4 +154,4 @@ def _text(text: str) -> bytes:
 
 
 def _integer(number: int) -> bytes:
-    return b"L" + struct.pack(">q", number)
+    return b"L" + number.to_bytes(8, "big", signed=True)

@@ -11,8 +11,6 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from functools import cache
-from importlib import metadata
 from typing import Annotated, Any
 
 from pine_boost import json_fields as f
@@ -22,7 +20,7 @@ from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited, save_file
 from pine_boost.model.exact import LONGEST_MULTIPLIER
 from pine_boost.options import MAX_BINS, OBJECTIVES, REWEIGHTS, UNITS
-from pine_boost.parsers.traits import traits_of
+from pine_boost.parsers.traits import installed_version, traits_of
 from pine_boost.region.margins import ServingMargin
 
 FORMAT = "pine_boost certificate"
@@ -260,14 +258,6 @@ def library_versions(library: str) -> dict[str, str]:
     """Versions of everything that took part, and which kernel ran."""
     versions = {"pine_boost": __version__, "python": platform.python_version(), "kernel": kernels.name()}
     for name in ("numpy", "scipy", "ortools", *traits_of(library).packages):
-        if (installed := _installed_version(name)) is not None:
+        if (installed := installed_version(name)) is not None:
             versions[name] = installed
     return versions
-
-
-@cache  # reads the file system, and does not change while this process runs
-def _installed_version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

@@ -15,8 +15,8 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import Smaller, copy_without, whole_rounds
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest, spread
 from pine_boost.native.predict import load_native
-from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
+from pine_boost.parsers.lightgbm.read import class_gap, read_objective
 from pine_boost.parsers.lightgbm.write import write_document
 from pine_boost.parsers.nodes import Nodes, constant_trees, stack
 

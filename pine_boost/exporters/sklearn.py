@@ -97,11 +97,15 @@ def _write_average(model: Model, smaller: Smaller) -> Any:
     return estimator
 
 
+def _only_root(forest: Forest) -> Trimming:
+    """Return the first tree as one leaf that covers its data."""
+    return trim(forest, np.zeros(1, dtype=np.int64), np.ones(forest.n_nodes, dtype=bool))
+
+
 def _constant_estimator(model: Model, copied: dict[int, Any], value: float) -> Any:
-    """Return a regression tree of one leaf that covers the data of the first one; see `copy_without`."""
-    forest = model.forest
-    trimming = trim(forest, np.zeros(1, dtype=np.int64), np.ones(forest.n_nodes, dtype=bool))
-    return trim_estimator(members(model.native)[0], forest, trimming, 0, np.full((1, 1), value), copied)
+    """Return a regression tree of one leaf; see `copy_without`."""
+    root = _only_root(model.forest)
+    return trim_estimator(members(model.native)[0], model.forest, root, 0, np.full((1, 1), value), copied)
 
 
 def _threshold_for(pruned: PrunedForest, largest: float, threshold: float) -> float:
@@ -158,7 +162,12 @@ def _write_histogram(model: Model, smaller: Smaller) -> Any:
         for i, tree in enumerate(trimming.kept)
     ]
     estimator = copy_without(native, ("_predictors", *_stale(smaller)))
-    estimator._predictors = _whole_rounds(model.forest, smaller, trees, partial(constant_predictor, predictors[0]))
+    root = _only_root(model.forest)
+
+    def constant(value: float) -> Any:
+        return trim_predictor(predictors[0], model.forest, root, 0, np.full(1, value))
+
+    estimator._predictors = _whole_rounds(model.forest, smaller, trees, constant)
     if not _is_whole(smaller):
         estimator.max_iter = len(estimator._predictors)
     if smaller.pruned is not None:
@@ -274,16 +283,6 @@ def trim_predictor(predictor: Any, forest: Forest, trimming: Trimming, index: in
     return type(predictor)(
         nodes, predictor.binned_left_cat_bitsets[sets].copy(), predictor.raw_left_cat_bitsets[sets].copy()
     )
-
-
-def constant_predictor(template: Any, value: float) -> Any:
-    """Return a predictor of one leaf that covers the data of another."""
-    nodes = np.zeros(1, dtype=template.nodes.dtype)
-    nodes["is_leaf"] = True
-    nodes["value"] = value
-    nodes["count"] = template.nodes["count"][0]
-    empty = np.zeros((0, 8), dtype=np.uint32)
-    return type(template)(nodes, empty, empty.copy())
 
 
 def write_votes(model: Model, smaller: Smaller) -> Any:

@@ -116,7 +116,7 @@ def _dart_values(model: Model) -> npt.NDArray[np.float32]:
 
 
 def _lightgbm(model: Model, plain: NativeSum) -> NativeSum:
-    from pine_boost.parsers.lightgbm.decision import read_objective
+    from pine_boost.parsers.lightgbm.read import read_objective
 
     forest, document = model.forest, model.document
     divisor = float(document.n_used_rounds if document.average_output else 1)

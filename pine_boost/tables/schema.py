@@ -52,7 +52,9 @@ class InputSchema:
     @property
     def reader(self) -> Reader:
         """The library whose way of reading tables this model follows."""
-        return traits_of(self.library).reader(self.comparison)
+        own = traits_of(self.library).reader
+        is_histogram = own is Reader.TREES and self.comparison is Comparison.FLOAT64_LESS_EQUAL
+        return Reader.HISTOGRAM if is_histogram else own
 
     def name_of(self, feature: int) -> str:
         """Return a feature's name for display: the model's own, or ``f<index>``."""

@@ -14,8 +14,7 @@ from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.model.rules import MissingRule, SplitKind
 from pine_boost.parsers import read_model
-from pine_boost.parsers.lightgbm.decision import class_gap, one_against_all_guard, read_objective
-from pine_boost.parsers.lightgbm.read import read_lightgbm
+from pine_boost.parsers.lightgbm.read import class_gap, one_against_all_guard, read_lightgbm, read_objective
 from pine_boost.parsers.lightgbm.write import write_document
 from tests.support.grids import grid_forest, integer_margins
 from tests.support.lightgbm_models import BASE, CONFIGS, raw, rows_for, table, trained

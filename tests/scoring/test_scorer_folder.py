@@ -361,7 +361,7 @@ def test_an_untested_version_of_the_library_is_named_when_a_scorer_is_verified(s
 
     native, _, folder = saved
     monkeypatch.setattr(traits, "_warned", set())
-    monkeypatch.setattr(traits, "_installed_version", lambda name: "99.1.0")
+    monkeypatch.setattr(traits, "installed_version", lambda name: "99.1.0")
     with pytest.warns(UntestedVersionWarning, match=r"XGBoost 99\.1\.0 is installed"):
         assert verify_scorer(native, folder).agrees
 
