@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, OutputError, UnsupportedModelError
+from pine_boost.errors import InvalidInputError, MissingDependencyError, OutputError, UnsupportedModelError, translated
 from pine_boost.files import MODEL_LIMIT, read_limited, require_size
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
@@ -226,13 +226,8 @@ def pickled(model: Any, remedy: str = _REMEDY) -> bytes:
     OutputError
         It holds something that pickle cannot write, such as a lambda.
     """
-    try:
+    sentence = (
+        f"The {type(model).__name__} cannot be pickled ({{reason}}), so it cannot be written as a whole. {remedy}."
+    )
+    with translated(OutputError, sentence):
         return pickle.dumps(model)
-    except MemoryError:
-        raise
-    except Exception as error:  # a user's own classes can raise any exception
-        reason = " ".join(str(error).split())[:200]
-        raise OutputError(
-            f"The {type(model).__name__} cannot be pickled ({type(error).__name__}: {reason}), so "
-            f"it cannot be written as a whole. {remedy}."
-        ) from error

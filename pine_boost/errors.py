@@ -5,6 +5,9 @@ Every message says what was found, what is accepted and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PineBoostError(Exception):
     """Base class of every error that pine_boost raises on purpose.
@@ -47,6 +50,29 @@ class MissingDependencyError(PineBoostError, ImportError):
 def install_with(extra: str) -> str:
     """How to install what an extra brings; pip finds the extra of an installed clone as well as that of an index."""
     return f'install it with: pip install "pine-boost[{extra}]"'
+
+
+@contextmanager
+def needing(what: str, extra: str) -> Iterator[None]:
+    """Say what needs a library that cannot be imported, and which extra installs it."""
+    try:
+        yield
+    except MissingDependencyError:
+        raise
+    except ImportError as error:
+        raise MissingDependencyError(f"{what}; {install_with(extra)}") from error
+
+
+@contextmanager
+def translated(kind: type[PineBoostError], sentence: str) -> Iterator[None]:
+    """Turn an exception of a library into ours, whose sentence names it at ``{reason}``."""
+    try:
+        yield
+    except (PineBoostError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # LightGBM's own error is a plain Exception
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".rstrip(": ")
+        raise kind(sentence.replace("{reason}", reason)) from error
 
 
 class OutputError(PineBoostError, OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pine_boost.errors import MissingDependencyError, install_with
+from pine_boost.errors import needing
 from pine_boost.options import plural
 
 if TYPE_CHECKING:
@@ -16,10 +16,8 @@ def given_or_new(ax: Any) -> Any:
     """The Axes given by the user, or those of a new figure."""
     if ax is not None:
         return ax
-    try:
+    with needing("A plot needs matplotlib", "plot"):
         from matplotlib import pyplot
-    except ImportError as error:
-        raise MissingDependencyError(f"A plot needs matplotlib; {install_with('plot')}") from error
     return pyplot.subplots(figsize=(6, 4), layout="constrained")[1]
 
 

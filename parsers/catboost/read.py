@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
+from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError, translated
 from pine_boost.files import MODEL_LIMIT, read_limited
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import Decision, Forest, Model
@@ -93,11 +93,8 @@ def native_json(model: Any) -> bytes:
             raise no_features_of(kind, [model.feature_names_[index] for index in indices])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.json")
-        try:
+        with translated(UnsupportedModelError, "CatBoost cannot write this model as JSON ({reason})."):
             model.save_model(str(path), format="json")
-        except Exception as error:  # CatBoostError is a plain Exception
-            reason = " ".join(str(error).split())[:200]
-            raise UnsupportedModelError(f"CatBoost cannot write this model as JSON ({reason}).") from error
         return read_limited(path, MODEL_LIMIT, "model file")
 
 

@@ -14,14 +14,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.model.exact import (
-    LARGEST_EXPONENT,
-    LIGHTGBM_BINARY_CUT,
-    LIGHTGBM_HEADROOM,
-    LIGHTGBM_SCALE_ERROR,
-    SOFTMAX_GUARD_FLOAT64,
-    UNIT_ROUNDOFF,
-)
+from pine_boost.model import exact
 from pine_boost.model.forest import Decision, FloatArray, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule
 from pine_boost.parsers.decisions import class_labels, find_decision, logit_cut
@@ -33,7 +26,7 @@ from pine_boost.parsers.traits import class_of
 _WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
 # decision_type >> 2: None (NaN counts as 0.0), Zero, NaN
 _MISSING_RULES = np.array([MissingRule.NAN_IS_ZERO, MissingRule.ZERO_IS_MISSING, MissingRule.DEFAULT], dtype=np.uint8)
-_UNIT = UNIT_ROUNDOFF[np.float64]
+_UNIT = exact.UNIT_ROUNDOFF[np.float64]
 
 _OPTIONS = {
     "binary": re.compile(rf"binary sigmoid:(?P<sigmoid>{NUMBER})"),
@@ -252,18 +245,18 @@ def decide(
 
     def cut(given: float) -> tuple[float, float]:
         link, guard = logit_cut(given) if is_probability else (given, 0.0)
-        return scale * link, scale * guard + abs(scale * link) * LIGHTGBM_SCALE_ERROR * is_scaled
+        return scale * link, scale * guard + abs(scale * link) * exact.LIGHTGBM_SCALE_ERROR * is_scaled
 
     own = None
     if name in _SEVERAL:
         guard = class_gap(objective, divisor, lowest, highest)
         is_constant = name == "multiclass" and divisor == 1
-        own = Decision((), guard=guard if is_constant else LIGHTGBM_HEADROOM * guard)
+        own = Decision((), guard=guard if is_constant else exact.LIGHTGBM_HEADROOM * guard)
     elif name == "binary" or (name == "cross_entropy" and is_classifier):
         # class 1 iff fl(k * fl(sum / n)) > 0x1.8p-53, measured by bisection for k from 0.1 to 10
-        half = LIGHTGBM_BINARY_CUT * divisor / objective.sigmoid
+        half = exact.LIGHTGBM_BINARY_CUT * divisor / objective.sigmoid
         is_plain = objective.sigmoid == 1.0 and divisor == 1
-        own = Decision((half,), guard=0.0 if is_plain else half * LIGHTGBM_SCALE_ERROR)
+        own = Decision((half,), guard=0.0 if is_plain else half * exact.LIGHTGBM_SCALE_ERROR)
     return find_decision(
         threshold,
         own,
@@ -282,9 +275,9 @@ def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: F
     It is a constant for softmax, which subtracts the maximum, exactly for scores this close. Averaging
     rounds each score in proportion to its size; separate sigmoids flatten towards 1.
     """
-    rounding = LIGHTGBM_SCALE_ERROR * float(max(np.abs(lowest).max(), np.abs(highest).max()))
+    rounding = exact.LIGHTGBM_SCALE_ERROR * float(max(np.abs(lowest).max(), np.abs(highest).max()))
     if objective.name == "multiclass":
-        return divisor * SOFTMAX_GUARD_FLOAT64 + (rounding if divisor > 1 else 0.0)
+        return divisor * exact.SOFTMAX_GUARD_FLOAT64 + (rounding if divisor > 1 else 0.0)
     return one_against_all_guard(objective.sigmoid / divisor, lowest, highest) + rounding
 
 
@@ -302,7 +295,7 @@ def one_against_all_guard(slope: float, lowest: FloatArray, highest: FloatArray)
         The sigmoids of two classes can both round to 1 (or all to 0), so no gap decides.
     """
     second = max(float(np.sort(highest)[-2]), 0.0)
-    if slope * second > LARGEST_EXPONENT or slope * float(lowest.max()) < -LARGEST_EXPONENT:
+    if slope * second > exact.LARGEST_EXPONENT or slope * float(lowest.max()) < -exact.LARGEST_EXPONENT:
         x = math.inf
     else:
         x = 64 * _UNIT * math.exp(slope * second)

@@ -20,10 +20,6 @@ from pine_boost.parsers.traits import Reader, Traits, index_of
 _UNIT = UNIT_ROUNDOFF[np.float64]
 
 
-def _recognises(contents: bytes) -> bool:
-    return False  # its models are pickles, which `read_model` loads itself
-
-
 def _no_file(document: Any) -> NoReturn:
     raise UnsupportedModelError("A scikit-learn estimator has no file format of its own; pass the live estimator.")
 
@@ -102,7 +98,7 @@ TRAITS = Traits(
     title="scikit-learn",
     packages=("scikit-learn",),
     read=read_sklearn,
-    recognises=_recognises,
+    recognises=lambda _: False,  # its models are pickles, which `read_model` loads itself
     suffixes=(),
     load=_no_file,
     shared_library=_no_library,

@@ -43,7 +43,7 @@ class XGBoostDocument:
     """
 
     file_format: str
-    version: tuple[int, int, int]
+    version: tuple[int, ...]
     objective: dict[str, Any]
     base_score: tuple[float, ...]
     n_classes: int
@@ -130,7 +130,12 @@ _DART = f.record({"name": f.text(), "gbtree": _GBTREE, "weight_drop": f.anything
 
 def _check_document(root: Any, file_format: str) -> XGBoostDocument:
     root = f.read(root, {"learner": f.anything, "version": f.integers(0, MAX_INTEGER, 3)})
-    version = _check_version(root["version"])
+    version = tuple(root["version"].tolist())
+    if not _OLDEST <= version[:2] <= _NEWEST:
+        raise UnsupportedModelError(
+            f"The file was written by XGBoost {'.'.join(map(str, version))}; 1.7 to 3.x are supported. Load it there "
+            "and save it again."
+        )
     learner = _LEARNER(root["learner"], "learner")
     param = learner["learner_model_param"]
     n_classes, n_features = param["num_class"], param["num_feature"]
@@ -164,16 +169,6 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
         boost_from_average=str(param.get("boost_from_average", 1)),
         leaf_vector_size=grown.get("size_leaf_vector", 1),
     )
-
-
-def _check_version(version: IntArray) -> tuple[int, int, int]:
-    major, minor, patch = version.tolist()
-    if not _OLDEST <= (major, minor) <= _NEWEST:
-        raise UnsupportedModelError(
-            f"The file was written by XGBoost {major}.{minor}.{patch}; 1.7 to 3.x are supported. "
-            "Load it there and save it again."
-        )
-    return major, minor, patch
 
 
 def _find_model(booster: Any) -> tuple[dict[str, Any], Any, tuple[int, int]]:

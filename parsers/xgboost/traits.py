@@ -49,10 +49,6 @@ def _shared_library() -> str:
     return str(find_lib_path()[0])
 
 
-def _write(document: XGBoostDocument) -> bytes:
-    return write_document(document, document.file_format)
-
-
 def _suffix_of(contents: bytes) -> str:
     return "json" if contents[:1] == b"{" and contents[1:2] in b'"\n ' else "ubj"
 
@@ -190,7 +186,7 @@ TRAITS = Traits(
     suffixes=(".json", ".ubj"),
     load=_load,
     shared_library=_shared_library,
-    write=_write,
+    write=write_document,
     suffix_of=_suffix_of,
     save=_save,
     classes=_classes,

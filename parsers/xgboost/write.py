@@ -21,10 +21,10 @@ from pine_boost.parsers.xgboost.ubjson import write_ubjson
 _CATEGORICAL_CONDITION = np.float32(1e-45)
 
 
-def write_document(document: XGBoostDocument, file_format: str) -> bytes:
-    """Write a document as ``"json"`` or ``"ubj"``."""
+def write_document(document: XGBoostDocument, file_format: str | None = None) -> bytes:
+    """Write a document as ``"json"`` or ``"ubj"``, by default the format it was read in."""
     root = _to_tree(document)
-    if file_format == "ubj":
+    if (file_format or document.file_format) == "ubj":
         return write_ubjson(root)
     return json.dumps(root, separators=(",", ":"), ensure_ascii=False, default=_to_list).encode()
 

@@ -126,18 +126,12 @@ def coverage_of(certificate: Certificate) -> str:
             "calibration rows were found among the fit rows."
         )
     note = f" ({c.overlap:.2%} of them were found among the fit rows)" if c.overlap > 0 else ""
+    floor = coverage_floor(c.n_cal, c.alpha, CONFIDENCE)
     return (
         f"A future input that is exchangeable with the {c.n_cal} calibration rows{note}, that is, drawn from the same "
         f"source in the same way, falls in the region with probability at least {rounded_down(rest_of(c.alpha))} "
-        f"(alpha = {exactly(c.alpha)}), over the draw of these rows and of the input. {_floor(c)}"
-    )
-
-
-def _floor(certificate: Certificate) -> str:
-    floor = coverage_floor(certificate.n_cal, certificate.alpha, CONFIDENCE)
-    return (
-        f"Given these calibration rows, at least {percent_down(floor)} of independent future inputs fall in the "
-        f"region ({CONFIDENCE:.0%} confidence)."
+        f"(alpha = {exactly(c.alpha)}), over the draw of these rows and of the input. Given these calibration rows, at "
+        f"least {percent_down(floor)} of independent future inputs fall in the region ({CONFIDENCE:.0%} confidence)."
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.errors import InvalidInputError, UnsupportedModelError, translated
 from pine_boost.model.exact import PRECISION, largest_leaf
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming, trim_pruned
@@ -125,17 +125,12 @@ def _written(model: Model, smaller: Smaller) -> Any:
     if library not in LIBRARIES:
         raise UnsupportedModelError(f"No exporter for models of {library!r}; there is one for {', '.join(LIBRARIES)}.")
     write = getattr(import_module(f"pine_boost.exporters.{library}"), f"write_{library}")
-    try:
+    sentence = (
+        f"This {model.kind} cannot be written with fewer trees or leaves ({{reason}}). Pass the plain estimator as its "
+        "library fitted it, or the model as a file."
+    )
+    with translated(UnsupportedModelError, sentence):  # a user's own class can have any attributes
         return write(model, smaller)
-    except (PineBoostError, ImportError, MemoryError):
-        raise
-    except Exception as error:  # a user's own class can have any attributes
-        reason = " ".join(str(error).split())[:300]
-        raise UnsupportedModelError(
-            f"This {model.kind} cannot be written with fewer trees or leaves "
-            f"({type(error).__name__}: {reason}). Pass the plain estimator as its library fitted "
-            "it, or the model as a file."
-        ) from error
 
 
 def whole_rounds(forest: Forest, smaller: Smaller) -> tuple[IntArray, IntArray, FloatArray]:

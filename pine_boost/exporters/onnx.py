@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import MissingDependencyError, UnsupportedModelError, install_with
+from pine_boost.errors import UnsupportedModelError, needing, translated
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
-from pine_boost.exporters.treelite import LinkFunction, find_link, vote_link
+from pine_boost.exporters.treelite import LinkFunction, find_link
 from pine_boost.model.exact import certain_distance, summation_band
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
@@ -72,21 +72,16 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
     >>> [output.name for output in to_onnx(boosting, X_fit=X).graph.output]
     ['label', 'probability', 'margin']
     """
-    try:
+    with needing("to_onnx needs onnx and onnxruntime", "onnx"):
         import onnx
         import onnxruntime
-    except ImportError as error:
-        raise MissingDependencyError(f"to_onnx needs onnx and onnxruntime; {install_with('onnx')}") from error
     model = read_model(model, decision="value")
     refuse_unsayable(model.forest, codes, "ONNX")
     graph = _Graph(onnx)
     _build(graph, model, codes)
     built = graph.finish(model.forest)
-    try:
+    with translated(UnsupportedModelError, "onnxruntime does not load the model: {reason}"):
         session = onnxruntime.InferenceSession(built.SerializeToString(), providers=["CPUExecutionProvider"])
-    except Exception as error:  # its exceptions have no common base class
-        reason = str(error).strip()[:200]
-        raise UnsupportedModelError(f"onnxruntime does not load the model: {reason}") from error
 
     def run(matrix: FloatArray) -> tuple[npt.NDArray[Any] | None, FloatArray]:
         names = [output.name for output in built.graph.output]
@@ -149,7 +144,7 @@ def _build(graph: _Graph, model: Model, codes: bool) -> None:
     )
     intercept = graph.constant(forest.intercept.astype(np.float64)[None])
     margin = graph.add("Add", margin, intercept, name="margin")
-    link = vote_link(model) or find_link(model)
+    link = find_link(model)
     if forest.decides:
         _add_label(graph, forest, margin)
         if not forest.decision.thresholds:
@@ -265,6 +260,8 @@ def tree_attributes(forest: Forest, codes: bool, tensor: Tensor) -> dict[str, An
     root[is_leaf[roots]] = len(inner) + np.arange(len(alone))
     n_copies, n_nodes = forest.value.shape[1], len(true)
     zeros = np.zeros(len(alone))
+    one_copy = forest.tree_output[forest.node_tree[leaves]]
+    targets = one_copy if n_copies == 1 else np.repeat(np.arange(n_copies), len(leaves))
 
     def copied(column: npt.NDArray[Any], step: Any = 0) -> npt.NDArray[Any]:
         return np.concatenate([column + k * step for k in range(n_copies)])
@@ -279,7 +276,7 @@ def tree_attributes(forest: Forest, codes: bool, tensor: Tensor) -> dict[str, An
         "nodes_falseleafs": copied(is_leaf[false].astype(np.int64)),
         "nodes_missing_value_tracks_true": copied(np.append(splits["default"], zeros)),
         "tree_roots": copied(root, n_nodes),
-        "leaf_targetids": _targets(forest, leaves),
+        "leaf_targetids": targets,
     }
     found: dict[str, Any] = {
         **{name: column.astype(np.int64).tolist() for name, column in attributes.items()},
@@ -322,14 +319,6 @@ def _splits(forest: Forest, inner: IntArray, codes: bool) -> dict[str, npt.NDArr
         "default": default.astype(np.int64),
         "members": np.array(members, dtype=np.float64),
     }
-
-
-def _targets(forest: Forest, leaves: IntArray) -> IntArray:
-    n_copies = forest.value.shape[1]
-    if n_copies > 1:
-        return np.repeat(np.arange(n_copies), len(leaves))
-    targets: IntArray = forest.tree_output[forest.node_tree[leaves]].astype(np.int64)
-    return targets
 
 
 # labels (None for a value) and margins of a matrix

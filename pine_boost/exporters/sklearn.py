@@ -87,7 +87,10 @@ def _write_average(model: Model, smaller: Smaller) -> Any:
             f"Grid 2**-{pruned.grid} is too fine for {model.kind}: two different sums could become "
             "equal after division by the number of trees; use a coarser grid or a smaller scale."
         )
-    estimator = trim_members(model, smaller, _tree_values(model.native, values))
+    if values.shape[1] == 1 and hasattr(model.native, "classes_"):
+        # one output of a binary classifier with a threshold is class 1; class 0 is the rest
+        values = np.concatenate([1.0 - values, values], axis=1)
+    estimator = trim_members(model, smaller, values)
     if not pruned.forest.decides and len(trimming.kept) < pruned.forest.n_trees:
         # a value is the mean over the trees of the original, so the divisor must not change
         zeros = _constant_estimator(model, {}, 0.0)
@@ -194,14 +197,6 @@ def _whole_rounds(
         [trees[place] if place >= 0 else constant(value) for place, value in zip(*row, strict=True)]
         for row in zip(places.tolist(), values.tolist(), strict=True)
     ]
-
-
-def _tree_values(native: Any, leaves: FloatArray) -> FloatArray:
-    """Return leaf values in the form of ``tree_.value``."""
-    if leaves.shape[1] == 1 and hasattr(native, "classes_"):
-        # one output of a binary classifier with a threshold is class 1; class 0 is the rest
-        return np.concatenate([1.0 - leaves, leaves], axis=1)
-    return leaves
 
 
 # children, feature and threshold of a leaf in tree_

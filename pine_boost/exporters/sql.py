@@ -217,14 +217,14 @@ def _conditions(forest: Forest, codes: bool) -> dict[int, str]:
         missing_left = bool(default_left[node])
         if is_numeric[node]:
             condition = _comparison(forest, name, float(last[node]))
-        elif forest.category_rule is CategoryRule.KNOWN:
-            members, missing_left = category_list(forest, node, codes)  # listed values go right if missing ones go left
-            listed = ", ".join(map(str, members))
-            condition = f"{name} IN ({listed})" if members else "1 = 0"
-            condition = f"NOT ({condition})" if missing_left else condition
         else:
-            ranges = _ranges(forest, name, forest.categories_of(node).tolist())
-            condition = ranges if forest.set_left[node] else f"NOT ({ranges})"
+            members, goes_right = category_list(forest, node, codes)
+            if forest.category_rule is CategoryRule.KNOWN:
+                listed = f"{name} IN ({', '.join(map(str, members))})" if members else "1 = 0"
+                missing_left = goes_right  # missing values are on the side of those that are not listed
+            else:
+                listed = _ranges(forest, name, members)
+            condition = f"NOT ({listed})" if goes_right else listed
         found[node] = f"({name} IS NULL OR {condition})" if missing_left else condition
     return found
 

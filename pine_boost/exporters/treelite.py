@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import MissingDependencyError, UnsupportedModelError, install_with
+from pine_boost.errors import UnsupportedModelError, needing
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
 from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import Forest, Model
@@ -79,11 +79,12 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
     """
     model = read_model(model, decision="value")
     forest, link, float_type = model.forest, find_link(model), np.dtype(model.forest.arithmetic).name
-    try:
+    with needing("to_treelite needs Treelite", "treelite"):
         from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
-    except ImportError as error:
-        raise MissingDependencyError(f"to_treelite needs Treelite; {install_with('treelite')}") from error
     refuse_unsayable(forest, codes, "Treelite")
+    # its softmax has no slope, which AdaBoost's votes for several classes would need
+    has_votes = output_of(forest) is Output.VOTES and forest.n_outputs > 1
+    name = "identity_multiclass" if has_votes else link.name
     constants = np.flatnonzero(forest.intercept)
     is_vector = forest.value.shape[1] > 1
     task = "kMultiClf" if forest.n_outputs > 1 else "kBinaryClf"
@@ -100,7 +101,7 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
             leaf_vector_shape=(1, forest.n_outputs if is_vector else 1),
         ),
         tree_annotation=TreeAnnotation(num_tree=len(outputs), target_id=[0] * len(outputs), class_id=outputs),
-        postprocessor=PostProcessorFunc(name=link.name, sigmoid_alpha=link.slope),
+        postprocessor=PostProcessorFunc(name=name, sigmoid_alpha=link.slope),
         base_scores=[0.0] * forest.n_outputs,
     )
     for output in constants:
@@ -184,8 +185,12 @@ def find_link(model: Model) -> LinkFunction:
             f"Models of {forest.library!r} have no Treelite or ONNX form here; accepted are {', '.join(_LIBRARIES)}."
         )
     output = output_of(forest)
-    if output is Output.VOTES and forest.n_outputs == 1:
-        return LinkFunction("sigmoid", slope=float(2 / largest_leaf(forest)[:, 0].sum()))
+    if output is Output.VOTES:
+        total, others = float(largest_leaf(forest).max(axis=1).sum()), forest.n_outputs - 1
+        if others == 0:
+            return LinkFunction("sigmoid", slope=2 / total)
+        # scikit-learn: softmax(d / (K - 1)) with d = (K v - W) / ((K - 1) W) for v votes of W
+        return LinkFunction("softmax", slope=forest.n_outputs / (others**2 * total))
     name = _POSTPROCESSORS.get(output, "identity_multiclass" if forest.n_outputs > 1 else "identity")
     if output in (Output.SIGMOID, Output.SEPARATE):
         return LinkFunction(name, forest.slope)  # a mean is part of the slope
@@ -194,16 +199,3 @@ def find_link(model: Model) -> LinkFunction:
     if "sqrt" in str(getattr(document, "objective", "")).split(" "):  # LightGBM: "regression sqrt"
         return LinkFunction("signed_square", average=average)
     return LinkFunction(name, average=average)
-
-
-def vote_link(model: Model) -> LinkFunction | None:
-    """Return the softmax behind AdaBoost's votes for several classes, for which Treelite has no slope.
-
-    scikit-learn computes softmax(d / (K - 1)) with d = (K v - W) / ((K - 1) W) for v votes of W.
-    """
-    forest = model.forest
-    if output_of(forest) is not Output.VOTES or forest.n_outputs == 1:
-        return None
-    largest = largest_leaf(forest).max(axis=1)
-    n_classes = forest.n_outputs
-    return LinkFunction("softmax", slope=float(n_classes / ((n_classes - 1) ** 2 * largest.sum())))

@@ -73,7 +73,7 @@ def write_xgboost(model: Model, smaller: Smaller) -> Any:
         smaller_document = replace(smaller_document, attributes=document.attributes)
     written = with_intercept(smaller_document, intercept)
     if model.native is None:
-        return write_document(written, written.file_format)
+        return write_document(written)
     if model.kind == "xgboost.Booster":
         return _load_booster(model, written, model.native)
     return _copy_wrapper(model, written)

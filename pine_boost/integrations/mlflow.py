@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, class_with_article, install_with
+from pine_boost.errors import InvalidInputError, class_with_article, needing
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import load_native
 
@@ -53,10 +53,8 @@ def log_result(
         raise InvalidInputError(
             f"log_result needs a result of prune_booster or compress_booster, got {class_with_article(result)}."
         )
-    try:
+    with needing("log_result needs MLflow", "mlflow"):
         import mlflow
-    except ImportError as error:
-        raise MissingDependencyError(f"log_result needs MLflow; {install_with('mlflow')}") from error
     metrics = _metrics(result)
     flavour, model = _flavoured(mlflow, result)
     files = _artifacts(result, report, X)

@@ -15,13 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import (
-    InvalidInputError,
-    MissingDependencyError,
-    PineBoostError,
-    UnsupportedModelError,
-    install_with,
-)
+from pine_boost.errors import InvalidInputError, UnsupportedModelError, needing, translated
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.links import Output, output_of, probabilities_of
 from pine_boost.parsers.traits import band_of, traits_of
@@ -33,6 +27,7 @@ Answer = TypeVar("Answer")
 # writing a large model and loading it take seconds
 _WRITTEN: WeakKeyDictionary[Model, bytes] = WeakKeyDictionary()
 _LOADED: WeakKeyDictionary[Model, Any] = WeakKeyDictionary()
+_NEEDS = "Predicting natively needs"
 
 
 def load_native(model: Model) -> Any:
@@ -42,28 +37,18 @@ def load_native(model: Model) -> Any:
     if model in _LOADED:
         return _LOADED[model]
     library = model.forest.library
-    try:
+    refused = f"{library} itself refuses this file: {{reason}}. Save the model again."
+    # for example a parameter in a LightGBM text that only its own loader checks
+    with needing(f"{_NEEDS} {library}", library), translated(UnsupportedModelError, refused):
         return _LOADED.setdefault(model, traits_of(library).load(model.document))
-    except PineBoostError:
-        raise
-    except ImportError as error:
-        raise MissingDependencyError(_needs(library)) from error
-    except Exception as error:  # LightGBM's own error is a plain Exception
-        # for example a parameter in a LightGBM text that only its own loader checks
-        raise UnsupportedModelError(
-            f"{library} itself refuses this file: {str(error).strip()[:300]}. Save the model again."
-        ) from error
 
 
 def require_library(model: Model) -> None:
     """Raise, before any search, if the training library of a model from a file is not installed."""
     library = model.forest.library
-    if model.native is None and find_spec(library) is None:
-        raise MissingDependencyError(_needs(library))
-
-
-def _needs(library: str) -> str:
-    return f"Predicting natively needs {library}; {install_with(library)}"
+    with needing(f"{_NEEDS} {library}", library):
+        if model.native is None and find_spec(library) is None:
+            raise ImportError(library)
 
 
 def original_bytes(model: Model) -> bytes:
@@ -105,16 +90,12 @@ def ask_native(question: Callable[[Model, Any, Any], Answer], model: Model, X: A
     """Call a prediction function of `Traits` on a table and convert the library's errors to ours."""
     native, traits = load_native(model), traits_of(model.forest.library)
     X = model_columns(X, schema_of(model.forest))
-    try:
+    sentence = (
+        f"{traits.title}'s own predict refuses this table ({{reason}}). Pass it as the library takes it, for example "
+        "as a float64 matrix."
+    )
+    with translated(InvalidInputError, sentence):
         return question(model, native, traits.accepted(X))
-    except (PineBoostError, ImportError, MemoryError):
-        raise
-    except Exception as error:  # each library has its own errors, some only ValueError
-        reason = str(error).strip().partition("\n")[0][:300]
-        raise InvalidInputError(
-            f"{traits.title}'s own predict refuses this table ({type(error).__name__}: {reason}). "
-            "Pass it as the library takes it, for example as a float64 matrix."
-        ) from error
 
 
 CHUNK_CELLS = 2_000_000  # rows x trees predicted between two checks of the time
@@ -153,12 +134,8 @@ def predict_probabilities(model: Model, X: Any) -> FloatArray:
     if traits.probabilities is not None:
         return ask_native(traits.probabilities, model, X)
     if hasattr(model.native, "predict_proba"):
-        return ask_native(_own_probabilities, model, X)
+        return ask_native(lambda _, native, rows: np.asarray(native.predict_proba(rows)), model, X)
     return linked_probabilities(model, predict_margins(model, X)[0])
-
-
-def _own_probabilities(_: Model, native: Any, X: Any) -> FloatArray:
-    return np.asarray(native.predict_proba(X))
 
 
 def linked_probabilities(model: Model, margins: FloatArray) -> FloatArray:

@@ -212,7 +212,8 @@ class WrappedResult:
     @property
     def region(self) -> Region:
         """The region, for rows as the whole model expects them."""
-        return replace(self.inner.region, prepare=self.wrapper.prepare)
+        inner: Region = self.inner.region
+        return replace(inner, prepare=self.wrapper.prepare)
 
     def evaluate(self, X: Any, y: Any = None, **options: Any) -> Any:
         """Compare both ensembles on rows of the whole model, with the thresholds around them."""

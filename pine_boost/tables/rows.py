@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from pine_boost.budget import Budget
-from pine_boost.errors import InvalidInputError, MissingDependencyError, install_with
+from pine_boost.errors import InvalidInputError, needing
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.states import States, StateSpace
 from pine_boost.tables.matrix import to_matrix
@@ -256,11 +256,9 @@ def large_head(X: Any, n_rows: int, names: Sequence[str] | None) -> Any:
 def _dataset_of(X: Any, name: str) -> Any:
     if not isinstance(X, (str, os.PathLike)):
         return X
-    try:
+    with needing(f"Reading {name} from Parquet needs pyarrow", "tables"):
         import pyarrow
         from pyarrow import dataset
-    except ImportError as error:
-        raise MissingDependencyError(f"Reading {name} from Parquet needs pyarrow; {install_with('tables')}") from error
     try:
         return dataset.dataset(os.fspath(X), format="parquet")
     except (pyarrow.ArrowException, OSError) as error:

@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, install_with
+from pine_boost.errors import InvalidInputError, MissingDependencyError, install_with, needing
 from pine_boost.tables.schema import InputSchema, find_columns, listing
 
 _TEXT = (".csv", ".tsv", ".txt")
@@ -91,14 +91,24 @@ def read_table(path: str | Path, schema: InputSchema, label: str | None = None) 
         if known is not None and all(isinstance(value, str) for value in known):
             texts[schema.name_of(feature)] = str  # "01" must not become the number 1
     try:
-        table = read_any(path, texts)
+        table, cells = read_any(path, texts), None
+        names = [str(name) for name in getattr(table, "columns", ())]
     except MissingDependencyError:
         if _kind_of(path) not in _TEXT:
             raise
-        return _plain_csv(path, schema, label, _separator(path))
-    if isinstance(table, np.ndarray):
-        return _from_array(table, schema, _label_in([], label), path)
-    return _from_frame(table, schema, label, path)
+        names, cells = _plain_csv(path, schema)
+    label = _label_in(names, label)
+    if not names or (label is None and names == [str(position) for position in range(len(names))]):
+        array = np.asarray(table) if cells is None else _floats(cells, range(cells.shape[1]), path)
+        return _from_array(array, schema, label, path)
+    # as in Python, columns out of order raise
+    order = None if schema.feature_names is None else find_columns(names, schema, str(path))
+    order, left_out = _chosen(names, order, schema.n_features, label, path)
+    if cells is not None:
+        y = None if label is None else cells[:, names.index(label)]
+        return TableFile(_floats(cells[:, order], [names[j] for j in order], path), y, left_out)
+    y = None if label is None else table.iloc[:, names.index(label)].to_numpy()
+    return TableFile(_as_trained(table.iloc[:, order].copy(), schema), y, left_out)
 
 
 def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
@@ -132,10 +142,8 @@ def _read_npy(path: Path) -> Any:
 
 
 def _read_csv(path: Path, texts: Mapping[str, Any], separator: str) -> Any:
-    try:
+    with needing(f"Reading {path.name} needs pandas", "tables"):
         import pandas
-    except ImportError as error:
-        raise MissingDependencyError(f"Reading {path.name} needs pandas; {install_with('tables')}") from error
     _check_widths(path, separator)
     try:
         first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
@@ -188,13 +196,9 @@ def _open_text(path: Path) -> IO[str]:
 
 
 def _read_binary(path: Path, kind: str) -> Any:
-    try:
+    with needing(f"Reading {path.name} needs pandas and pyarrow", "tables"):
         import pandas  # noqa: F401
         import pyarrow
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"Reading {path.name} needs pandas and pyarrow; {install_with('tables')}"
-        ) from error
     try:
         if kind == ".parquet":
             from pyarrow import parquet
@@ -211,28 +215,21 @@ def _read_binary(path: Path, kind: str) -> Any:
         raise InvalidInputError(f"{path} cannot be read: {error}.") from error
 
 
-def _plain_csv(path: Path, schema: InputSchema, label: str | None, separator: str) -> TableFile:
-    """Read a CSV file of numbers without pandas."""
+def _plain_csv(path: Path, schema: InputSchema) -> tuple[list[str], Any]:
+    """Read a CSV file of numbers without pandas: its column names, none without a header, and its cells."""
     if any(schema.feature_categories):
         raise MissingDependencyError(
             f"This model has categories; reading them from CSV needs pandas; {install_with('tables')}"
         )
-    _check_widths(path, separator)
+    _check_widths(path, _separator(path))
     with _open_text(path) as file:
-        lines = [line for line in csv.reader(file, delimiter=separator) if line]
+        lines = [line for line in csv.reader(file, delimiter=_separator(path)) if line]
     if not lines:
         raise InvalidInputError(f"{path} is empty.")
-    names = [name.strip() for name in lines[0]] if _is_header(lines[0]) else None
-    body = lines if names is None else lines[1:]
+    names = [name.strip() for name in lines[0]] if _is_header(lines[0]) else []
+    body = lines[1:] if names else lines
     cells = [None if cell.strip() in _MISSING else cell for line in body for cell in line]
-    rows = np.array(cells, dtype=object).reshape(len(body), len(lines[0]))
-    label = _label_in(names or [], label)
-    if names is None:
-        return _from_array(_floats(rows, range(rows.shape[1]), path), schema, label, path)
-    order, left_out = _match(names, schema, label, path)
-    y = None if label is None else rows[:, names.index(label)]
-    used = [names[j] for j in order]
-    return TableFile(_floats(rows[:, order], used, path), y, left_out)
+    return names, np.array(cells, dtype=object).reshape(len(body), len(lines[0]))
 
 
 _MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "None"}
@@ -270,29 +267,16 @@ def _from_array(array: Any, schema: InputSchema, label: str | None, path: Path) 
         return TableFile(array, None, ())
 
 
-def _from_frame(frame: Any, schema: InputSchema, label: str | None, path: Path) -> TableFile:
-    names = [str(name) for name in frame.columns]
-    label = _label_in(names, label)
-    unnamed = all(name == str(j) for j, name in enumerate(names))
-    if unnamed and label is None:
-        return _from_array(frame.to_numpy(), schema, label, path)
-    order, left_out = _match(names, schema, label, path)
-    y = None if label is None else frame.iloc[:, names.index(label)].to_numpy()
-    table = frame.iloc[:, order].copy()
+def _as_trained(table: Any, schema: InputSchema) -> Any:
+    """Return a frame as the model was trained on it: a bare array, or with its categories as such."""
     if schema.feature_names is None:
-        return TableFile(table.to_numpy(), y, left_out)
+        return table.to_numpy()
     for position in range(schema.n_features):
         known = schema.categories_of(position)
         if known is not None and not hasattr(table.iloc[:, position], "cat"):
             column = table.columns[position]
             table[column] = table[column].astype("category")
-    return TableFile(table, y, left_out)
-
-
-def _match(names: list[str], schema: InputSchema, label: str | None, path: Path) -> tuple[list[int], tuple[str, ...]]:
-    # as in Python, columns out of order raise
-    order = None if schema.feature_names is None else find_columns(names, schema, str(path))
-    return _chosen(names, order, schema.n_features, label, path)
+    return table
 
 
 def _chosen(

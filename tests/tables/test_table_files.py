@@ -1,5 +1,7 @@
 """Tables from files: every format the same numbers, columns by name, nothing guessed."""
 
+import sys
+
 import numpy as np
 import pandas
 import pyarrow
@@ -9,7 +11,7 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import InputSchema
-from pine_boost.tables.table_files import _plain_csv, read_table
+from pine_boost.tables.table_files import read_table
 
 
 def schema(names=("a", "b c", "d"), categories=(), library="xgboost"):
@@ -56,27 +58,33 @@ def test_every_format_gives_the_same_bits_in_the_order_of_the_model(name, tmp_pa
     assert read.left_out == ("note",)
 
 
+def read_without_pandas(path, schema, label=None):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pandas", None)
+        return read_table(path, schema, label)
+
+
 def test_without_pandas_the_same_numbers(tmp_path):
     frame = awkward().assign(label=2)
     path = write(frame[["a", "label", "b c", "d"]], tmp_path / "t.csv")
-    read = _plain_csv(path, schema(), "label", ",")
+    read = read_without_pandas(path, schema(), "label")
     np.testing.assert_array_equal(read.X, frame[["a", "b c", "d"]].to_numpy())
     assert set(read.y) == {"2"}
     with pytest.raises(MissingDependencyError, match="categories"):
-        _plain_csv(path, schema(categories=(None, ("x",), None)), None, ",")
+        read_without_pandas(path, schema(categories=(None, ("x",), None)))
     (tmp_path / "text.csv").write_text("a,b c,d\n1,2,three\n")
     with pytest.raises(InvalidInputError, match="'d' holds 'three' in row 0"):
-        _plain_csv(tmp_path / "text.csv", schema(), None, ",")
+        read_without_pandas(tmp_path / "text.csv", schema())
     (tmp_path / "digits.csv").write_text("a,b c,d\n1,2,1_0\n")
     for read in (
         lambda path: to_matrix(read_table(path, schema()).X, schema()),
-        lambda path: _plain_csv(path, schema(), None, ","),
+        lambda path: read_without_pandas(path, schema()),
     ):
         with pytest.raises(InvalidInputError, match="holds '1_0'"):
             read(tmp_path / "digits.csv")
     (tmp_path / "ragged.csv").write_text("a,b c,d\n1,2\n")
     with pytest.raises(InvalidInputError, match="line 2 has 2 cells"):
-        _plain_csv(tmp_path / "ragged.csv", schema(), None, ",")
+        read_without_pandas(tmp_path / "ragged.csv", schema())
 
 
 @pytest.mark.parametrize("names", [None, ("a", "b c", "d")])
@@ -87,6 +95,8 @@ def test_a_table_without_names_goes_by_position(names, tmp_path):
     pandas.DataFrame(values).to_csv(tmp_path / "counted.csv", index=False)
     for name in ("t.npy", "bare.csv", "counted.csv"):
         read = read_table(tmp_path / name, schema(names))
+        bare = read_without_pandas(tmp_path / name, schema(names))
+        np.testing.assert_array_equal(bare.X, values)
         np.testing.assert_array_equal(to_matrix(read.X, schema(names)), values)
 
 
@@ -167,7 +177,7 @@ def test_damaged_compressed_files_are_refused(name, tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be read as CSV"):
         read_table(tmp_path / name, schema())
     with pytest.raises(InvalidInputError, match="cannot be read as CSV"):
-        _plain_csv(tmp_path / name, schema(), None, ",")
+        read_without_pandas(tmp_path / name, schema())
 
 
 @pytest.mark.parametrize("n_files", [0, 2])
@@ -181,4 +191,4 @@ def test_an_archive_holds_one_table(n_files, tmp_path):
     with pytest.raises(InvalidInputError, match=f"holds {n_files} files"):
         read_table(path, schema())
     with pytest.raises(InvalidInputError, match=f"holds {n_files} files"):
-        _plain_csv(path, schema(), None, ",")
+        read_without_pandas(path, schema())
