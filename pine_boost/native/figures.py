@@ -142,11 +142,6 @@ class SideBySide:
         both = (("before", self.before), ("after", self.after))
         return {f"{name}_{when}": figure for when, figures in both for name, figure in asdict(figures).items()}
 
-    @property
-    def _is_no_faster(self) -> bool:
-        """Whether a native model is measured with the speed of before, or a lower one, at every size."""
-        return self.is_native and all(speed.ratio <= _HARDLY for speed in self.quick)
-
     def summary(self) -> list[str]:
         """File size, work and speed, a line each."""
         before, after = self.before, self.after
@@ -158,7 +153,8 @@ class SideBySide:
         if self.quick:
             told = ", ".join(speed.words for speed in self.quick)
             rest = "" if len(self.quick) == len(SIZES) else " (larger batches would take too long here)"
-            advice = " This is hardly faster natively; for speed, use accelerate_booster." if self._is_no_faster else ""
+            is_no_faster = self.is_native and all(speed.ratio <= _HARDLY for speed in self.quick)
+            advice = " This is hardly faster natively; for speed, use accelerate_booster." if is_no_faster else ""
             lines.append(f"Speed-up over {self.original}, measured on this machine: {told}{rest}.{advice}")
         return lines
 

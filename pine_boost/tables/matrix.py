@@ -210,7 +210,7 @@ def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
     if getattr(X, "ndim", 0) != 2:
         raise InvalidInputError(f"{name} is a pandas {type(X).__name__}; pass a DataFrame (one row: X.iloc[[i]]).")
     X = model_columns(X, schema, name)
-    check_shape(X.shape, schema, name, columns=[str(column) for column in X.columns])
+    check_shape(X.shape, schema, name)
     if len(X) == 0:  # columns without values have no type, for example those of a CSV file
         return np.empty(X.shape, dtype=np.float64)
     plain = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
@@ -279,8 +279,7 @@ def _read_collected(X: Any, schema: InputSchema, name: str) -> FloatArray:
             "(collect a lazy frame first)."
         )
     X = model_columns(X, schema, name)
-    shape = X.shape if is_polars else (X.num_rows, X.num_columns)
-    check_shape(shape, schema, name, columns=list(X.columns if is_polars else X.schema.names))
+    check_shape(X.shape, schema, name)
     if is_polars:
         return _read_columns(X.get_columns(), TableKind.POLARS, schema, name)
     import pyarrow as pa
@@ -299,22 +298,26 @@ def _read_columns(columns: list[Any], kind: TableKind, schema: InputSchema, name
     matrix = np.empty((len(columns[0]), schema.n_features), dtype=np.float64, order="F")
     for feature, (own_name, column) in enumerate(zip(names, columns, strict=True)):
         known, label = schema.categories_of(feature), f"column {own_name!r} of {name}"
+        found = str(column.dtype if kind is TableKind.POLARS else column.type)
+        is_category = found.startswith(("Categorical", "Enum", "dictionary"))
         values, present = _values_of(column)
-        if values.dtype.kind in "fiub" and not _is_category(column, kind) and known is None:
-            matrix[:, feature] = cast_numbers(values, whole, schema, label, present)
-        elif known is None:
-            if _is_category(column, kind):
-                raise refuse_unstored(schema, label)
-            raise InvalidInputError(
-                f"The {label} has type {_type_of(column, kind)}; numbers are accepted. Encode it "
-                "as in training, or convert to float64/float32 first."
-            )
-        else:
-            _check_categories(column, kind, schema, known, label, bool(present.all()))
+        if known is not None:
+            if schema.category_rule is not CategoryRule.KNOWN and not is_category:
+                raise refuse_unencoded(found, known, label)
+            _check_categories(found, kind, schema, known, label, bool(present.all()))
             raw = values.astype(object)
             check_booleans(raw[present].tolist(), known, schema, label)
             raw[~present] = None
             matrix[:, feature] = code_of(raw, known, schema, label)
+        elif is_category:
+            raise refuse_unstored(schema, label)
+        elif values.dtype.kind in "fiub":
+            matrix[:, feature] = cast_numbers(values, whole, schema, label, present)
+        else:
+            raise InvalidInputError(
+                f"The {label} has type {found}; numbers are accepted. Encode it as in training, or convert to "
+                "float64/float32 first."
+            )
     return matrix
 
 
@@ -332,24 +335,13 @@ def _values_of(column: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     return np.array([*series.to_list(), None], dtype=object)[:-1], present
 
 
-def _type_of(column: Any, kind: TableKind) -> str:
-    return str(column.dtype if kind is TableKind.POLARS else column.type)
-
-
-def _is_category(column: Any, kind: TableKind) -> bool:
-    return _type_of(column, kind).startswith(("Categorical", "Enum", "dictionary"))
-
-
 def _check_categories(
-    column: Any, kind: TableKind, schema: InputSchema, known: Sequence[Any], label: str, complete: bool
+    found: str, kind: TableKind, schema: InputSchema, known: Sequence[Any], label: str, complete: bool
 ) -> None:
-    """Raise on categories that the library rejects, or reads differently, in this kind of table."""
+    """Raise on categories of a type (``found``) that the library rejects, or reads otherwise, in this kind of table."""
     reader = schema.reader
-    found = _type_of(column, kind)
     is_text = "string" in found.lower() or found.startswith(("Categorical", "Enum")) or found == "null"
     require_text(is_text, found, known, schema, label)
-    if schema.category_rule is not CategoryRule.KNOWN and not _is_category(column, kind):
-        raise refuse_unencoded(found, known, label)
     if reader is Reader.XGBOOST:
         if not np.isnan(schema.missing_value):
             raise InvalidInputError(

@@ -118,26 +118,15 @@ def schema_of(forest: Forest) -> InputSchema:
     )
 
 
-def check_shape(shape: tuple[int, ...], schema: InputSchema, name: str, columns: Sequence[str] | None = None) -> None:
+def check_shape(shape: tuple[int, ...], schema: InputSchema, name: str) -> None:
     """Raise unless the shape is two-dimensional with as many columns as the model has features."""
     if len(shape) != 2:
         raise InvalidInputError(f"{name} has {len(shape)} dimension(s), a table has 2; for one row pass [row].")
     if shape[1] != schema.n_features:
-        differs = ""
-        if columns is not None and schema.feature_names is not None:
-            differs = difference(columns, schema.feature_names)
         raise InvalidInputError(
-            f"{name} has {shape[1]} columns, the model has {schema.n_features} features. {differs}"
-            "Pass exactly the model's columns, in its order."
+            f"{name} has {shape[1]} columns, the model has {schema.n_features} features. Pass exactly the model's "
+            "columns, in its order."
         )
-
-
-def difference(found: Sequence[str], expected: Sequence[str]) -> str:
-    """Describe missing and extra column names, for a message."""
-    missing = [column for column in expected if column not in set(found)]
-    extra = [column for column in found if column not in set(expected)]
-    text = f"Missing: {listing(missing)}. " if missing else ""
-    return text + (f"Not in the model: {listing(extra)}. " if extra else "")
 
 
 def listing(values: Sequence[Any], limit: int = 8) -> str:
@@ -154,7 +143,8 @@ def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list
     found = [stored(str(column)) for column in columns]
     missing = [column for column in expected if column not in set(found)]
     if missing:
-        others = difference(found, [column for column in expected if column in set(found)])
+        extra = [column for column in found if column not in set(expected)]
+        others = f"Not in the model: {listing(extra)}. " if extra else ""
         raise InvalidInputError(
             f"{name} has {len(found)} columns, the model has {len(expected)} features, and "
             f"{name} lacks the model's column(s) {listing(missing)}. {others}"
