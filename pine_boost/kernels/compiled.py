@@ -19,11 +19,11 @@ from pine_boost.kernels.flat_forest import (
     NativeSum,
     TableSums,
 )
+from pine_boost.kernels.leaf_masks import LANES, mask_tables
 from pine_boost.kernels.library import RegionStruct, ScorerStruct, TableStruct
 
 _NO_MEMORY = -3
 _ROWS_PER_THREAD = 2048  # fewer are not worth a thread
-_LANES = 8  # of trees.c
 
 
 class CompiledTrees:
@@ -47,6 +47,11 @@ class CompiledTrees:
             counts = {"n_terms": len(sums.first), "n_groups": len(sums.limit), "has_trees": int(sums.leaf_cost.any())}
             self._filled(self._region, counts | tables)
         self._pointer = ctypes.addressof(self._struct)
+        if plan is not None and (tables := mask_tables(flat, plan.order)) is not None:
+            node_line, below = tables.pop("node_line"), np.empty(len(flat.node), dtype=np.uint64)
+            self._filled(self._struct, tables)
+            places = (array.ctypes.data for array in (below, tables["mask"], tables["all_leaves"]))
+            library.pine_fill_masks(self._pointer, node_line.ctypes.data, len(below), *places)
         #: class of one row: called with the bytes of its numbers and whether these are float32
         self.class_of_row = partial(library.pine_score_row, bytes(self._struct))
 
@@ -183,7 +188,7 @@ def row_walks(flat: FlatForest, order: Int32Array, quick: npt.NDArray[Any], quic
         found["brief"], root = brief, first
     # the last node is a leaf: trees without quick nodes stay there, and what fills up the last lanes
     last = len(quick) - 1
-    found["row_root"] = np.append(np.where(is_quick, root, last), np.full(_LANES - 1, last)).astype(np.int32)
+    found["row_root"] = np.append(np.where(is_quick, root, last), np.full(LANES - 1, last)).astype(np.int32)
     found["row_leaf"] = np.where(is_quick, flat.leaf_offset[:-1][order], -1).astype(np.int32)
     return found
 

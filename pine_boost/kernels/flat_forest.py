@@ -152,6 +152,14 @@ class FlatForest:
         return np.append(np.int32(-1), np.repeat(sources, np.diff(self.source_column)))
 
     @property
+    def most_states(self) -> npt.NDArray[np.int64]:
+        """The largest state of each category source."""
+        states = np.maximum(self.source_other, self.source_missing).astype(np.int64)
+        for one in np.flatnonzero(np.diff(self.source_code)):
+            states[one] = max(states[one], self.code_state[self.source_code[one] : self.source_code[one + 1]].max())
+        return states
+
+    @property
     def node_tree(self) -> Int32Array:
         """The tree of each node."""
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), np.diff(np.append(self.root, len(self.node))))

@@ -27,11 +27,26 @@
 #define SURE_LEVELS 8
 #define MORE_LEVELS 4
 #define GROUP 64
+#define MOST_PARTS 504 /* of a block: as many as LANES masks of 64 leaves have splits */
 #define MANY 512
 #define FEW_EDGES 12
 #define STACK_COLUMNS 1024
 #define STACK_SUMS 64
 #define TOP_BIN 65535
+
+#ifdef __GNUC__
+#define PREFETCH(place) __builtin_prefetch(place)
+#define LOWEST_BIT(word) __builtin_ctzll(word)
+#else
+#define PREFETCH(place) ((void)0)
+#define LOWEST_BIT(word) lowest_bit(word)
+static inline int lowest_bit(uint64_t word)
+{
+    int position = 0;
+    while (!(word >> position & 1)) position++;
+    return position;
+}
+#endif
 
 #define REFUSED (-2)
 #define NO_MEMORY (-3)
@@ -51,6 +66,12 @@ typedef struct {
     uint16_t rank;
     uint8_t step, column;
 } brief_t;
+
+/* A block of trees and one of the columns that they read: what it rules out is in a line of LANES masks, the same for
+ * all bins that no split of the block tells apart. */
+typedef struct {
+    uint32_t column, first_bin, first_line;
+} part_t;
 
 typedef struct {
     int64_t n_features, n_outputs, n_trees, n_sources, n_columns;
@@ -88,6 +109,11 @@ typedef struct {
     /* in the order of fresh_source: feature, first edge, number of edges, and column, -1 where a number is not all that
      * the source tells apart */
     const int32_t *row_source;
+    /* leaves by masks, see leaf_masks.py; null where paths are walked */
+    const uint64_t *mask, *all_leaves;
+    const part_t *part;
+    const int32_t *block_part;
+    const uint8_t *line_of_bin;
 } scorer_t;
 
 typedef struct {
@@ -402,6 +428,55 @@ static inline void walk_trees(const scorer_t *s, int64_t first, int64_t count, c
     for (int64_t i = 0; i < count; i++) leaves[i] = leaf[i] < 0 ? walk(s, s->order[first + i], bins) : leaf[i] + leaves[i];
 }
 
+/* The leaves of one row in the trees of some blocks. All lines are asked for before the first is read: in large forests
+ * rows wait for the memory. */
+static inline void mask_trees(const scorer_t *s, int64_t first_block, int64_t end_block, const uint16_t *bins,
+                              int32_t *leaves)
+{
+    const uint64_t *line[GROUP / LANES * MOST_PARTS];
+    int64_t first = s->block_part[first_block], n_parts = s->block_part[end_block] - first, i = 0;
+    for (int64_t j = 0; j < n_parts; j++) {
+        const part_t *part = s->part + first + j;
+        uint32_t number = part->first_line + s->line_of_bin[part->first_bin + bins[part->column]];
+        line[j] = s->mask + LANES * (uint64_t)number;
+        PREFETCH(line[j]);
+    }
+    for (int64_t block = first_block; block < end_block; block++, leaves += LANES) {
+        uint64_t left[LANES];
+        memcpy(left, s->all_leaves + block * LANES, sizeof left);
+        for (int64_t end = s->block_part[block + 1] - first; i < end; i++)
+            for (int lane = 0; lane < LANES; lane++) left[lane] &= line[i][lane];
+        for (int lane = 0; lane < LANES; lane++)
+            leaves[lane] = s->row_leaf[block * LANES + lane] + LOWEST_BIT(left[lane]);
+    }
+}
+
+/* Fill the masks of a scorer, whose bits are all set. In the lines of bins that go right a split rules out the leaves
+ * below its left child, in the others those below the right one; below is scratch for one mask per node. */
+void pine_fill_masks(const scorer_t *s, const int32_t *node_line, int64_t n_nodes, uint64_t *below, uint64_t *mask,
+                     uint64_t *all_leaves)
+{
+    for (int64_t place = 0; place < s->n_trees; place++) {
+        int64_t tree = s->order[place], end = tree + 1 < s->n_trees ? s->root[tree + 1] : n_nodes;
+        for (int64_t i = end - 1; i >= s->root[tree]; i--) {
+            uint64_t node = s->node[i], step = node >> 40;
+            const int32_t *line = node_line + 3 * i;
+            if (!step) {
+                below[i] = (uint64_t)1 << (s->leaf_of_node[i] - s->leaf_offset[tree]);
+                continue;
+            }
+            uint64_t left = below[i + (int64_t)step], right = below[i + (int64_t)step + 1];
+            below[i] = left | right;
+            for (int64_t j = line[0]; j < line[2]; j++) {
+                int is_right = j >= line[1];
+                if (node >> 39 & 1) is_right = goes_right(s, s->tree_set[tree], node, (uint16_t)(j - line[0]));
+                mask[j * LANES + place % LANES] &= ~(is_right ? left : right);
+            }
+        }
+        all_leaves[place] = below[s->root[tree]];
+    }
+}
+
 /* Add the leaf of a tree to the sums of a row in the library's own type. */
 static inline void add_native(const scorer_t *s, int64_t tree, int32_t leaf, void *sums)
 {
@@ -571,7 +646,10 @@ static int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins
         count = group_size(s->stage[stage] - place, place);
         if (count > s->n_trees - place) count = s->n_trees - place;
         bin_fresh(s, table, s->fresh_offset[place], s->fresh_offset[place + count], bins);
-        walk_trees(s, place, count, bins, leaves);
+        if (s->mask)
+            mask_trees(s, place / LANES, (place + count + LANES - 1) / LANES, bins, leaves);
+        else
+            walk_trees(s, place, count, bins, leaves);
         while (j < count) {
             int64_t end = s->stage[stage] - place < count ? s->stage[stage] - place : count;
             if (s->n_sets * s->n_outputs == 1) {
@@ -614,7 +692,7 @@ int32_t pine_score_row(const scorer_t *s, const void *row, int32_t is_float32)
 typedef struct {
     uint16_t *bins;
     double *sums, *native;
-    int32_t leaves[BLOCK];
+    int32_t leaves[BLOCK], ahead[BLOCK][LANES];
     uint8_t slots[BLOCK];
 } scratch_t;
 
@@ -642,7 +720,7 @@ static void score_block(const scorer_t *s, const table_t *table, int64_t first, 
 {
     uint8_t *slots = scratch->slots;
     double *sums = scratch->sums;
-    int64_t n_sums = s->n_sets * s->n_outputs, n_left = 0, place = 0;
+    int64_t n_sums = s->n_sets * s->n_outputs, n_left = 0, place = 0, n_binned = 0;
     for (int64_t j = 0; j < count; j++) {
         if (is_refused(s, table, first + j)) {
             classes[j] = REFUSED;
@@ -656,9 +734,19 @@ static void score_block(const scorer_t *s, const table_t *table, int64_t first, 
         int64_t end = s->stage[stage], first_set = s->stage_set[stage];
         for (; place < end; place++) {
             int64_t tree = s->order[place];
-            for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + 1]; i++)
-                bin_rows(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins);
-            walk_rows(s, tree, scratch->bins, slots, n_left, scratch->leaves);
+            if (place >= n_binned) {
+                int64_t begin = n_binned;
+                n_binned = s->mask && place + LANES < s->n_trees ? place + LANES : s->mask ? s->n_trees : place + 1;
+                for (int64_t i = s->fresh_offset[begin]; i < s->fresh_offset[n_binned]; i++)
+                    bin_rows(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins);
+                for (int64_t j = 0; j < n_left && s->mask; j++)
+                    mask_trees(s, place / LANES, place / LANES + 1, scratch->bins + slots[j] * s->n_columns,
+                               scratch->ahead[slots[j]]);
+            }
+            if (s->mask)
+                for (int64_t j = 0; j < n_left; j++) scratch->leaves[j] = scratch->ahead[slots[j]][place % LANES];
+            else
+                walk_rows(s, tree, scratch->bins, slots, n_left, scratch->leaves);
             if (n_sums == 1)
                 for (int64_t j = 0; j < n_left; j++) sums[slots[j]] += s->value[scratch->leaves[j]];
             else

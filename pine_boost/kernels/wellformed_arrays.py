@@ -50,7 +50,7 @@ def require_wellformed_region(flat: FlatForest, sums: TableSums) -> None:
     most = np.maximum(np.diff(flat.source_edge)[source] - flat.column_base[1:], 0)
     most = np.maximum(np.maximum(most, flat.column_nan[1:]), flat.column_zero[1:])
     is_category = flat.source_known[source] >= 0
-    states = _most_states(flat)[source]
+    states = flat.most_states[source]
     largest = np.concatenate([[0], np.where(is_category, states, np.minimum(most, 2**16 - 1))])
     last = sums.offset + sums.width.astype(np.int64) * largest[sums.first] + largest[sums.second]
     _require(np.all(sums.offset >= 0) and np.all(last < len(sums.cost)), "a table of the region is too short")
@@ -169,15 +169,7 @@ def _check_splits(flat: FlatForest, inner: npt.NDArray[Any], tree: npt.NDArray[A
     first, source = flat.tree_set[tree[of_category]], source[of_category]
     number = first.astype(np.int64) + flat.rank[inner[of_category]]
     _require(np.all(first >= 0) and np.all(number < n_sets), "a category set is out of range")
-    _require(np.all(64 * np.diff(flat.set_word)[number] > _most_states(flat)[source]), "a category set is too short")
-
-
-def _most_states(flat: FlatForest) -> npt.NDArray[np.int64]:
-    """The largest state of each category source."""
-    states = np.maximum(flat.source_other, flat.source_missing).astype(np.int64)
-    for one in np.flatnonzero(np.diff(flat.source_code)):
-        states[one] = max(states[one], flat.code_state[flat.source_code[one] : flat.source_code[one + 1]].max())
-    return states
+    _require(np.all(64 * np.diff(flat.set_word)[number] > flat.most_states[source]), "a category set is too short")
 
 
 def _check_native(flat: FlatForest, native: NativeSum) -> None:

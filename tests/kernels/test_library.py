@@ -114,7 +114,7 @@ def test_the_struct_of_the_kernel_is_that_of_the_source(kind, first):
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
     names = []
     for statement in body.partition("{")[2].split(";"):
-        words = re.sub(r"\b(const|int64_t|int32_t|uint64_t|double|void|quick_t|brief_t)\b", "", statement)
+        words = re.sub(r"\b(const|u?int\d+_t|double|void|quick_t|brief_t|part_t)\b", "", statement)
         names += [name.strip(" *\n") for name in words.split(",") if name.strip(" *\n")]
     struct = {"scorer_t": library.ScorerStruct, "region_t": library.RegionStruct}[kind]
     assert names == [name for name, *_ in struct._fields_]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pine_boost.kernels import ExitPlan, bind, leaf_tables, name
+from pine_boost.kernels import ExitPlan, bind, leaf_masks, leaf_tables, name
 from pine_boost.kernels.flat_forest import Link
 from pine_boost.kernels.leaf_tables import SignedMatrix, sum_leaves
 from pine_boost.kernels.numpy_twin import NumpyTrees
@@ -92,6 +92,46 @@ def test_single_rows_in_deep_trees_agree(n_features, categorical, n_outputs):
         X = hard_rows(forest, 40, 1)
         rows = [compiled.class_of_row(np.ascontiguousarray(row).tobytes(), False) for row in X]
         assert rows == twin.classes(X, is_raw=True).tolist()
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_leaves_by_masks_agree(seed, n_outputs, monkeypatch):
+    """Trees of one leaf up to as many as a mask has bits, blocks that are not full, categories, NaN and zero."""
+    monkeypatch.setattr(leaf_masks, "_LEAST_DEPTH", 0)
+    rng = np.random.default_rng(seed)
+    manner = MANNERS[seed % len(MANNERS)]
+    n_trees = n_outputs * int(rng.integers(1, 50))
+    forest = random_forest(
+        rng, n_trees, seed % 7, 5, n_outputs, manner=manner, categorical=[1, 3][: seed % 3], leaf_probability=0.1
+    )
+    flat, native = flatten(forest), plain_sum(forest)
+    plan = random_plan(rng, forest, flat)
+    assert leaf_masks.mask_tables(flat, plan.order) is not None
+    compiled, twin = bind(flat, native, plan), NumpyTrees(flat, native, plan)
+    X = hard_rows(forest, 150, seed)
+    expected = twin.classes(X, is_raw=True)
+    assert np.array_equal(compiled.classes(X, is_raw=True), expected)
+    assert [compiled.class_of_row(np.ascontiguousarray(row).tobytes(), False) for row in X] == expected.tolist()
+    assert np.array_equal(compiled.leaves(X), twin.leaves(X))
+    assert np.array_equal(compiled.margins(X)[0], twin.margins(X)[0], equal_nan=True)
+
+
+def test_masks_are_left_out_where_they_do_not_fit_or_do_not_pay(monkeypatch):
+    rng = np.random.default_rng(0)
+    small, large, wide = (
+        flatten(random_forest(rng, 9, depth, n_features, leaf_probability=0))
+        for depth, n_features in ((6, 1), (7, 1), (6, 200))
+    )
+    order = np.arange(9, dtype=np.int32)
+    assert np.diff(small.leaf_offset).max() == 64
+    assert leaf_masks.mask_tables(small, order) is not None
+    assert leaf_masks.mask_tables(large, order) is None
+    assert leaf_masks.mask_tables(wide, order) is None
+    for limit in ("_MOST_LINES", "_MOST_BINS", "_MOST_MASKS"):
+        with monkeypatch.context() as patched:
+            patched.setattr(leaf_masks, limit, 5)
+            assert leaf_masks.mask_tables(small, order) is None
 
 
 def both_ways(monkeypatch, call):

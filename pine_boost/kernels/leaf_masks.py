@@ -1,0 +1,101 @@
+"""Tables that give the leaves of a block of trees without walking their paths: masks of leaves by column and bin.
+
+A column rules out the leaves on the other side of its splits. What all columns leave over, by bitwise and, is one leaf
+in each tree, however long the path to it. Bins that no split of a block tells apart share a line of masks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.kernels.flat_forest import CATEGORY_BIT, FlatForest, Int32Array
+
+LANES = 8  # trees in a block
+_LEAVES = 64  # in a mask
+_MOST_LINES = 256  # the number of a line among those of its part is a byte
+_LEAST_DEPTH = 5  # levels of a tree for each line that it reads; measured: with fewer, walking is as fast
+_MOST_BINS, _MOST_MASKS = 2**22, 2**23
+
+
+def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[Any]] | None:
+    """Tables for trees in an order of visits, see ``trees.c``; None where walking is less work, or tables too large.
+
+    ``mask`` and ``all_leaves`` are filled by the kernel from ``node_line``: of each split, the first line of its part,
+    the first one whose bins go right, and one past the last.
+    """
+    n_blocks = -(-flat.n_trees // LANES)
+    if np.diff(flat.leaf_offset).max() > _LEAVES or n_blocks * flat.n_columns > _MOST_BINS:
+        return None
+    block = np.empty(flat.n_trees, dtype=np.int64)
+    block[order] = np.arange(flat.n_trees) // LANES
+    inner = np.flatnonzero(flat.leaf_of_node < 0)
+    rank, column = flat.rank[inner].astype(np.int64), flat.column[inner]
+    is_category = (flat.node[inner] >> np.uint64(CATEGORY_BIT) & np.uint64(1)) > 0
+
+    # a part is a block and a column that it reads
+    key = block[flat.node_tree[inner]] * flat.n_columns + column
+    is_read = np.zeros(n_blocks * flat.n_columns, dtype=bool)
+    is_read[key] = True
+    number, read = np.cumsum(is_read), np.flatnonzero(is_read)
+    part, part_column = number[key] - 1, read % flat.n_columns
+    special, n_bins = _bins(flat, column[~is_category], rank[~is_category])
+    n_bins = n_bins[part_column]
+    if _LEAST_DEPTH * len(read) > flat.depth.sum() or n_bins.sum() > _MOST_BINS:
+        return None
+
+    # a line begins at each bin that is the first to go right at some split; of a category, every state has its own
+    first_bin = np.cumsum(n_bins) - n_bins
+    right = np.where(is_category, 0, first_bin[part] + rank + 1)
+    begins = np.zeros(n_bins.sum(), dtype=bool)
+    begins[right] = True
+    for one in np.unique(part[is_category]):
+        begins[first_bin[one] : first_bin[one] + n_bins[one]] = True
+    begins[first_bin] = False
+    line = np.cumsum(begins)
+    line -= np.repeat(line[first_bin], n_bins)
+    n_lines = line[first_bin + n_bins - 1] + 1
+    if n_lines.max(initial=0) > _MOST_LINES or LANES * n_lines.sum() > _MOST_MASKS:
+        return None
+    first_line = np.cumsum(n_lines) - n_lines
+    node_line = np.zeros((len(flat.node), 3), dtype=np.int32)
+    begin = first_line[part]
+    node_line[inner] = np.stack([begin, begin + line[right], begin + n_lines[part]], axis=1)
+    parts = np.empty(len(read), dtype=[("column", np.uint32), ("first_bin", np.uint32), ("first_line", np.uint32)])
+    parts["column"], parts["first_bin"], parts["first_line"] = part_column, first_bin, first_line
+    return {
+        **special,
+        "mask": _aligned(LANES * int(n_lines.sum())),
+        "row_leaf": np.append(flat.leaf_offset[:-1][order], np.zeros(LANES - 1, dtype=np.int32)),
+        "all_leaves": np.ones(LANES * n_blocks, dtype=np.uint64),
+        "part": parts,
+        "block_part": np.searchsorted(read, np.arange(n_blocks + 1) * flat.n_columns).astype(np.int32),
+        "line_of_bin": line.astype(np.uint8),
+        "node_line": node_line,
+    }
+
+
+def _bins(
+    flat: FlatForest, column: Int32Array, rank: npt.NDArray[np.int64]
+) -> tuple[dict[str, Int32Array], npt.NDArray[np.int64]]:
+    """Bins of NaN and zero, lowered to the first one above every rank of their column, and numbers of bins."""
+    source = flat.column_source[1:]
+    is_category = np.append(False, flat.source_known[source] >= 0)
+    top = np.zeros(flat.n_columns, dtype=np.int64)
+    np.maximum.at(top, column, rank + 1)
+    special = {
+        name: np.where(is_category, own, np.minimum(own, top)).astype(np.int32)
+        for name, own in (("column_nan", flat.column_nan), ("column_zero", flat.column_zero))
+    }
+    passed = np.append(0, np.diff(flat.source_edge)[source] - flat.column_base[1:])
+    largest = np.where(is_category, np.append(0, flat.most_states[source]), np.maximum(passed, top))
+    return special, largest + 1
+
+
+def _aligned(n: int) -> npt.NDArray[np.uint64]:
+    """Masks with all bits, eight in each line of the cache."""
+    words = np.full(n + LANES, 2**64 - 1, dtype=np.uint64)
+    skipped = -words.ctypes.data % (8 * LANES) // 8
+    return words[skipped : skipped + n]
