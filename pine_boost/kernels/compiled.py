@@ -47,10 +47,10 @@ class CompiledTrees:
             counts = {"n_terms": len(sums.first), "n_groups": len(sums.limit), "has_trees": int(sums.leaf_cost.any())}
             self._filled(self._region, counts | tables)
         self._pointer = ctypes.addressof(self._struct)
-        if plan is not None and (tables := mask_tables(flat, plan.order)) is not None:
-            node_line, below = tables.pop("node_line"), np.empty(len(flat.node), dtype=np.uint64)
-            self._filled(self._struct, tables)
-            places = (array.ctypes.data for array in (below, tables["mask"], tables["all_leaves"]))
+        if plan is not None and (masks := mask_tables(flat, plan.order)) is not None:
+            node_line, below = masks.pop("node_line"), np.empty(len(flat.node), dtype=np.uint64)
+            self._filled(self._struct, masks)
+            places = (array.ctypes.data for array in (below, masks["mask"], masks["all_leaves"]))
             library.pine_fill_masks(self._pointer, node_line.ctypes.data, len(below), *places)
         #: class of one row: called with the bytes of its numbers and whether these are float32
         self.class_of_row = partial(library.pine_score_row, bytes(self._struct))
