@@ -402,9 +402,9 @@ def plain(value: Any) -> Any:
         return {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
     if isinstance(value, Mapping):
         return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray) and value.dtype == bool:
+        return write_flags(value) if value.ndim == 1 else [write_flags(row) for row in value]
     if isinstance(value, (np.ndarray, np.generic)):
-        if value.dtype == bool and value.ndim:
-            return write_flags(value) if value.ndim == 1 else [write_flags(row) for row in value]
         value = value.tolist()
     if isinstance(value, (tuple, list)):
         return [plain(entry) for entry in value]
