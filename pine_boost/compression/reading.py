@@ -18,7 +18,7 @@ from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.model.forest import FloatArray, Model
+from pine_boost.model.forest import BoolArray, FloatArray, Model
 from pine_boost.model.links import VOTES
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import require_library
@@ -124,7 +124,7 @@ def read_tables(
 
 
 def find_segments(
-    given: Any, X_val: Any, schema: InputSchema, changed: npt.NDArray[np.bool_], confidence: float
+    given: Any, X_val: Any, schema: InputSchema, changed: BoolArray, confidence: float
 ) -> tuple[Segment, ...]:
     """Changed rows by segment, largest segments first; none without ``given``."""
     if given is None:
@@ -133,9 +133,7 @@ def find_segments(
     return count_segments({name: _labels(labels, X_val, schema) for name, labels in named.items()}, changed, confidence)
 
 
-def count_segments(
-    labels: Mapping[str, Iterable[Any]], changed: npt.NDArray[np.bool_], confidence: float
-) -> tuple[Segment, ...]:
+def count_segments(labels: Mapping[str, Iterable[Any]], changed: BoolArray, confidence: float) -> tuple[Segment, ...]:
     """Changed rows by label, one label per row, for one or several named divisions of the rows."""
     segments = []
     for name, given in labels.items():

@@ -49,8 +49,7 @@ def find_reach(forest: Forest) -> Reach:
     inner = forest.kind != SplitKind.LEAF
     unsure = (forest.kind == SplitKind.CATEGORICAL) | (inner & has_gaps[forest.feature])
     walked = np.union1d(_doubtful_trees(forest), forest.node_tree[unsure])
-    found = _walk(forest, space, everything, walked)
-    return replace(found, alive=found.alive | ~np.isin(forest.node_tree, walked))
+    return _walk(forest, space, everything, walked)
 
 
 def find_live(forest: Forest) -> BoolArray:
@@ -59,15 +58,12 @@ def find_live(forest: Forest) -> BoolArray:
     This is a superset of `find_reach`, and covers everything that a proof over states considers. It is
     fast if no split repeats a decision made above it, as in trees that a library has just trained.
     """
-    alive = np.ones(forest.n_nodes, dtype=bool)
     doubtful = _doubtful_trees(forest)
-    if len(doubtful):
-        space = build_space(forest)
-        everything = [(1 << axis.n_states) - 1 for axis in space.axes]
-        walked = _walk(forest, space, everything, doubtful).alive
-        of_doubtful = np.isin(forest.node_tree, doubtful)
-        alive[of_doubtful] = walked[of_doubtful]
-    return alive
+    if len(doubtful) == 0:
+        return np.ones(forest.n_nodes, dtype=bool)
+    space = build_space(forest)
+    everything = [(1 << axis.n_states) - 1 for axis in space.axes]
+    return _walk(forest, space, everything, doubtful).alive
 
 
 def _doubtful_trees(forest: Forest) -> IntArray:
@@ -94,8 +90,8 @@ def _doubtful_trees(forest: Forest) -> IntArray:
 
 
 def _walk(forest: Forest, space: StateSpace, everything: list[int], walked: IntArray) -> Reach:
-    """Find what is reached in some trees if every feature may have the states ``everything``."""
-    alive = np.zeros(forest.n_nodes, dtype=bool)
+    """Find what is reached in some trees if every feature may have the states ``everything``; all of the others is."""
+    alive = ~np.isin(forest.node_tree, walked)
     category_alive = np.ones(len(forest.category), dtype=bool)
     roots = forest.tree_offset[:-1][walked]
     # once for all: numpy asks the enum for attributes, which is slow and swallows Ctrl-C

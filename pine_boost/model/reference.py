@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import LIGHTGBM_ZERO, XGBOOST_MAX_CATEGORY
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 
 
@@ -69,7 +69,7 @@ def cast_value(comparison: Comparison, x: FloatArray) -> FloatArray:
         return x.astype(np.float32).astype(np.float64)
 
 
-def _goes_left(forest: Forest, node: IntArray, x: FloatArray) -> npt.NDArray[np.bool_]:
+def _goes_left(forest: Forest, node: IntArray, x: FloatArray) -> BoolArray:
     rule = forest.missing[node]
     x = cast_value(forest.comparison, x)
     if forest.snaps_to_zero:
@@ -88,7 +88,7 @@ def _goes_left(forest: Forest, node: IntArray, x: FloatArray) -> npt.NDArray[np.
     return left
 
 
-def _category_goes_left(forest: Forest, node: int, x: FloatArray) -> npt.NDArray[np.bool_]:
+def _category_goes_left(forest: Forest, node: int, x: FloatArray) -> BoolArray:
     known = forest.feature_categories[forest.feature[node]] if forest.feature_categories else None
     codes = category_codes(forest.category_rule, x, len(known) if known else None)
     in_set = np.isin(codes, forest.categories_of(node))

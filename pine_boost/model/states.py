@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.exact import FLOAT32_MAX, LIGHTGBM_ZERO
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.reference import cast_value, category_codes
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 
-States = npt.NDArray[np.int32]  # rows of states
+States = Int32Array  # rows of states
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Axis:
     code_states: IntArray | None = None
     other_state: int = -1
     n_known: int | None = None
-    reachable: npt.NDArray[np.bool_] | None = None
+    reachable: BoolArray | None = None
 
     @property
     def n_intervals(self) -> int:
@@ -252,7 +252,7 @@ def unique_rows(rows: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     return first, inverse
 
 
-def reachable_states(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:
+def reachable_states(space: StateSpace, axis: Axis) -> BoolArray:
     """Return which states contain a value of the native type; most are shown by a value next to a threshold."""
     found = np.zeros(axis.n_states, dtype=bool)
     if axis.codes is None:

@@ -24,7 +24,7 @@ from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget
 from pine_boost.model import exact
-from pine_boost.model.forest import IntArray
+from pine_boost.model.forest import BoolArray, Int32Array, IntArray
 from pine_boost.proof.cpsat.solver import SolverSetting, answer_of, configured, solve
 from pine_boost.proof.problem import Answer, Problem
 
@@ -65,7 +65,7 @@ class Bound:
     """
 
     units: int
-    states: npt.NDArray[np.int32]
+    states: Int32Array
     questions: IntArray
     cuts: tuple[Cut, ...]
 
@@ -95,7 +95,7 @@ class ExactRows:
     signed: bool
     constants: npt.NDArray[Any]
     distance: npt.NDArray[Any] | None
-    strict: npt.NDArray[np.bool_]
+    strict: BoolArray
 
     def units(self, multipliers: Sequence[int]) -> Units | None:
         """The units of the cut that these multipliers prove; None if they prove none.
@@ -199,8 +199,8 @@ def check_bound(
 
 
 def hitting_set(
-    cuts: Sequence[Units], n_units: int, most: int, budget: Budget, excluded: Sequence[npt.NDArray[np.bool_]] = ()
-) -> npt.NDArray[np.bool_] | bool | None:
+    cuts: Sequence[Units], n_units: int, most: int, budget: Budget, excluded: Sequence[BoolArray] = ()
+) -> BoolArray | bool | None:
     """A set of at most ``most`` units that meets every cut and is not one of ``excluded``.
 
     None if there is none (without ``excluded`` this proves that more units are needed), False if the budget ran

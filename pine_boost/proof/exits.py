@@ -17,7 +17,7 @@ from pine_boost.model.exact import UNIT_ROUNDOFF, certain_distance, integer_scal
 from pine_boost.model.forest import Forest, IntArray
 from pine_boost.model.reach import find_live
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.trimming import find_subtrees
+from pine_boost.model.trimming import forest_subtrees
 
 # Integers that bound what a tree can add, times 2**scale, add up to less than this in int64.
 _LIMIT = 2**60
@@ -35,9 +35,7 @@ def faults_of(forest: Forest, plan: ExitPlan) -> list[str]:
     faults = list(_shape_faults(forest, plan))
     if faults:
         return faults
-    is_leaf = forest.kind == SplitKind.LEAF
-    nodes = find_subtrees(forest.tree_offset[:-1], is_leaf, forest.left, forest.right).leaf_node
-    if not _same_bits(plan.value[:, 0, :], forest.value[nodes]):
+    if not _same_bits(plan.value[:, 0, :], forest.value[forest_subtrees(forest).leaf_node]):
         faults.append("a stage value is not the leaf value of the model")
     if not _same_bits(plan.intercept[0], forest.intercept):
         faults.append("the intercept is not the model's")
@@ -61,8 +59,7 @@ def truncation_faults(forest: Forest, kept: IntArray, native: NativeSum, toleran
         return ["only the trees of a single value can be left out"]
     if len(kept) == 0 or np.any(np.diff(kept) <= 0) or kept[0] < 0 or kept[-1] >= forest.n_trees:
         return ["the trees that are kept are not ascending trees of the model"]
-    is_leaf = forest.kind == SplitKind.LEAF
-    subtrees = find_subtrees(forest.tree_offset[:-1], is_leaf, forest.left, forest.right)
+    subtrees = forest_subtrees(forest)
     leaves = np.flatnonzero(np.isin(subtrees.leaf_tree, kept))
     if native.value.shape != (len(leaves), 1) or native.intercept.shape != (1,) or not np.isfinite(native.intercept[0]):
         return ["the leaf values are not those of the trees that are kept"]

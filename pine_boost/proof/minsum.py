@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import ABSENT
-from pine_boost.model.forest import IntArray
+from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
 
@@ -92,8 +92,11 @@ def _cheapest_leaf_sum(score: ScoreTables) -> int:
     return int(np.minimum.reduceat(score.trees.cost, score.trees.trees.leaf_offset[:-1]).sum())
 
 
-def cheapest_bins(region: RegionTables) -> list[IntArray] | None:
-    """The least score with each feature in each bin; None if there is nothing to bound."""
+def cheapest_scores(region: RegionTables) -> tuple[list[IntArray], list[IntArray]] | None:
+    """The least score with each feature in each bin, and with those of each pair table in each pair of bins.
+
+    None if there is nothing to bound.
+    """
     if region.score is None or region.tau is None:
         return None
     rooted = _root(region.score)
@@ -110,31 +113,18 @@ def cheapest_bins(region: RegionTables) -> list[IntArray] | None:
             up, cost = rooted.parent[feature]
             above = whole[up] - message[feature]
             whole[feature] = below[feature] + (above[:, None] + cost).min(axis=0)
-    return whole
-
-
-def cheapest_pairs(region: RegionTables) -> list[IntArray] | None:
-    """The least score with the two features of each pair table in each pair of bins."""
-    whole = cheapest_bins(region)
-    if whole is None or region.score is None:
-        return None
-    rooted = _root(region.score)
-    assert rooted is not None
-    below, message, _ = _upward(region.score, rooted, _allowed_costs(region))
-    cheapest = []
+    of_pairs = []
     for pair in region.score.pairs:
         if pair.second in rooted.parent and rooted.parent[pair.second][0] == pair.first:
             above = whole[pair.first] - message[pair.second]
-            cheapest.append(above[:, None] + pair.cost + below[pair.second][None])
+            of_pairs.append(above[:, None] + pair.cost + below[pair.second][None])
         else:
             above = whole[pair.second] - message[pair.first]
-            cheapest.append(below[pair.first][:, None] + pair.cost + above[None])
-    return cheapest
+            of_pairs.append(below[pair.first][:, None] + pair.cost + above[None])
+    return whole, of_pairs
 
 
-def cheapest_leaves(
-    region: RegionTables, trees: StateTrees, allowed: Sequence[npt.NDArray[np.bool_]]
-) -> npt.NDArray[np.bool_]:
+def cheapest_leaves(region: RegionTables, trees: StateTrees, allowed: Sequence[BoolArray]) -> BoolArray:
     """Whether each leaf can be reached with a score of at most tau; True may be wrong, False never is."""
     affordable = np.ones(trees.n_leaves, dtype=bool)
     score = region.score
@@ -160,7 +150,7 @@ def cheapest_leaves(
     return affordable & (total + _cheapest_leaf_sum(score) <= region.tau)
 
 
-def leaf_flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+def leaf_flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> BoolArray:
     """The bits of every tree as one flag per leaf."""
     tree = trees.leaf_tree
     position = (np.arange(trees.n_leaves) - trees.leaf_offset[tree]).astype(np.uint64)

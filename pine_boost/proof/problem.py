@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pine_boost.model import exact
 from pine_boost.model.digits import exactly
-from pine_boost.model.forest import BoolArray, Decision, Forest, IntArray, PrunedForest, spread
+from pine_boost.model.forest import BoolArray, Decision, Forest, Int32Array, IntArray, PrunedForest, spread
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace
 from pine_boost.region.isolation_forest import enclosing
@@ -128,7 +128,7 @@ class Proof:
     method: str
     answer: Answer
     seconds: float
-    states: npt.NDArray[np.int32] | None = None
+    states: Int32Array | None = None
     covered: float | None = None
 
 
@@ -403,14 +403,14 @@ class Enclosure:
     problem: Problem
     kept: tuple[IntArray, ...]
 
-    def outward(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    def outward(self, states: npt.NDArray[Any]) -> Int32Array:
         """State rows of the inner problem as state rows of this one."""
         columns = [
             np.searchsorted(kept, states[:, feature], side="right") - 1 for feature, kept in enumerate(self.kept)
         ]
         return np.stack(columns, axis=1).astype(np.int32)
 
-    def inward(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    def inward(self, states: npt.NDArray[Any]) -> Int32Array:
         """One state row of the inner problem for each state row of this one."""
         columns = [kept[states[:, feature]] for feature, kept in enumerate(self.kept)]
         return np.stack(columns, axis=1).astype(np.int32)

@@ -13,12 +13,11 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import DOMAIN_LIMIT, read_limited
 from pine_boost.json_fields import parse, reading, require
-from pine_boost.model.forest import BoolArray
+from pine_boost.model.forest import BoolArray, FloatArray
 from pine_boost.model.reference import cast_value
 from pine_boost.model.rules import Comparison
 from pine_boost.model.states import Axis, StateSpace, neighbours
@@ -205,7 +204,7 @@ def _states_between(space: StateSpace, axis: Axis, lower: float, upper: float, w
     return states
 
 
-def _whole_candidates(comparison: Comparison, axis: Axis, lower: float, upper: float) -> npt.NDArray[np.float64]:
+def _whole_candidates(comparison: Comparison, axis: Axis, lower: float, upper: float) -> FloatArray:
     """Integers, at least one in every state that contains one between the bounds.
 
     The smallest integer of a state is the lower bound or the first integer past the state's left edge. That one

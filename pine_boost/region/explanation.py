@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.forest import IntArray
 from pine_boost.model.states import StateSpace
 from pine_boost.region.score_tables import ScoreTables
 
@@ -129,7 +130,7 @@ def _bin_words(region: Region, score: ScoreTables, feature: int, which: int) -> 
     return f"{region.schema.name_of(feature)} {_span(region.space, feature, members)}"
 
 
-def _span(space: StateSpace, feature: int, members: npt.NDArray[np.int64]) -> str:
+def _span(space: StateSpace, feature: int, members: IntArray) -> str:
     n_intervals = space.axes[feature].n_intervals
     parts = []
     if members[0] > 0:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import off_rounding
-from pine_boost.model.forest import Forest, IntArray, Model
+from pine_boost.model.forest import Forest, Int32Array, IntArray, Model
 from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.options import AUTO, Options, given
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
@@ -54,7 +53,7 @@ class FittedRegion:
     """
 
     region: Region
-    fit_states: npt.NDArray[np.int32]
+    fit_states: Int32Array
     fit: FitEvidence | None = None
     cal: Measured | None = None
     cal_rows: KnownStates | None = None
@@ -272,7 +271,7 @@ def every_input(forest: Forest, domain: Domain | None, alpha: float = 0.0) -> Re
     )
 
 
-def _random_states(tables: RegionTables) -> npt.NDArray[np.int32]:
+def _random_states(tables: RegionTables) -> Int32Array:
     """Possible inputs to start the search from if there is no X_fit; always the same ones."""
     rng = np.random.default_rng(0)
     allowed = [np.flatnonzero(states) for states in tables.allowed]

@@ -14,11 +14,13 @@ import numpy.typing as npt
 
 from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
+from pine_boost.kernels.leaf_tables import sum_leaves
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import ROW_LIMIT
-from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.forest import BoolArray, FloatArray, Forest
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import States, StateSpace
+from pine_boost.model.trimming import forest_subtrees
 
 _RAW_SCORES = "raw scores before sigmoid or softmax (output_margin=True, raw_score=True), one row for each row of X"
 
@@ -28,14 +30,8 @@ def float_margins(forest: Forest, trees: StateTrees, states: npt.NDArray[Any]) -
 
     They differ from the native margins by at most `exact.summation_band`.
     """
-    is_leaf = trees.leaf_of_node >= 0
-    value = np.empty((trees.n_leaves, forest.n_outputs))
-    value[trees.leaf_of_node[is_leaf]] = forest.leaf_vectors()[is_leaf]
-    reached = trees.leaves(states)
-    margins = np.tile(forest.intercept.astype(np.float64), (len(states), 1))
-    for tree in range(trees.n_trees):
-        margins += value[reached[:, tree]]
-    return margins
+    value = forest.value[forest_subtrees(forest).leaf_node]
+    return sum_leaves(trees.leaves(states), value, forest.tree_output, forest.intercept)
 
 
 def read_margins(margins: npt.ArrayLike, n_rows: int, n_outputs: int) -> FloatArray:
@@ -107,7 +103,7 @@ class ServingMargin:
                 "or prune again with this alpha."
             )
 
-    def is_sure(self, forest: Forest | None, space: StateSpace, states: States) -> npt.NDArray[np.bool_]:
+    def is_sure(self, forest: Forest | None, space: StateSpace, states: States) -> BoolArray:
         """Whether the pruned model is at least ``distance`` from its own decision, row by row.
 
         ``space`` must contain every split of the pruned model; the spaces of the original and of its region do.

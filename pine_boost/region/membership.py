@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost import kernels
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.kernels.flat_forest import FlatForest, TableSums
 from pine_boost.kernels.wellformed_arrays import require_wellformed_region
 from pine_boost.model.flatten import flatten_trees
-from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray
 from pine_boost.model.routing import StateTrees, make_trees
 from pine_boost.model.states import Axis, StateSpace, unique_rows
 from pine_boost.region.score_tables import RegionTables, ScoreTables, coarsen, signature
@@ -38,7 +37,7 @@ class Membership:
     sums: TableSums | None = None
     trees: kernels.Trees | None = None
 
-    def contains(self, X: FloatArray) -> npt.NDArray[np.bool_]:
+    def contains(self, X: FloatArray) -> BoolArray:
         """``tables.contains(space.states(X))`` of the region that was compiled."""
         if self.trees is None:
             return self.tables.contains(self.space.states(X))
@@ -112,7 +111,7 @@ def _groups(tables: RegionTables) -> tuple[list[list[_Term]], list[int]]:
     return [costs, vetoes, *clauses], [tau, 0, *[-1] * len(clauses)]
 
 
-def _column(flags: npt.NDArray[np.bool_]) -> IntArray:
+def _column(flags: BoolArray) -> IntArray:
     return np.asarray(flags[:, None], dtype=np.int64)
 
 
@@ -133,5 +132,5 @@ def _one_leaf() -> StateTrees:
     return make_trees(none, none == 0, none, none, **splits)
 
 
-def _int32(numbers: Iterable[Any]) -> npt.NDArray[np.int32]:
+def _int32(numbers: Iterable[Any]) -> Int32Array:
     return np.array(list(numbers), dtype=np.int32)

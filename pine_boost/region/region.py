@@ -18,7 +18,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.files import REGION_LIMIT, path_of, read_limited, save_file
 from pine_boost.json_fields import canonical, digest_of
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
+from pine_boost.model.forest import BoolArray, Decision, FloatArray, Forest, Int32Array, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace
 from pine_boost.options import require_share
@@ -111,7 +111,7 @@ class Region:
         """The matrix of a table (`tables.to_matrix`), checked against the model's columns."""
         return to_matrix(X if self.prepare is None else self.prepare(X), self.schema, name)
 
-    def states(self, X: Any) -> npt.NDArray[np.int32]:
+    def states(self, X: Any) -> Int32Array:
         """State rows of a table."""
         return self.space.states(self.matrix(X))
 
@@ -127,7 +127,7 @@ class Region:
 
     def contains(
         self, X: Any, *, model: Any = None, margins: npt.ArrayLike | None = None, serving: ServingMargin | None = None
-    ) -> npt.NDArray[np.bool_]:
+    ) -> BoolArray:
         """Whether each row lies in the region.
 
         Parameters
@@ -261,9 +261,7 @@ class Region:
         """Membership without the indifference, bound to the kernel once for batch after batch."""
         return compile_membership(self.space, self.tables, self.score_tables)
 
-    def _serves(
-        self, X: Any, model: Any, margins: npt.ArrayLike | None, serving: ServingMargin
-    ) -> npt.NDArray[np.bool_]:
+    def _serves(self, X: Any, model: Any, margins: npt.ArrayLike | None, serving: ServingMargin) -> BoolArray:
         if margins is not None:
             raise InvalidInputError(
                 "With serving=, the pruned model's own margin decides and is computed here; "

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import SCORE_SCALE
-from pine_boost.model.forest import IntArray
+from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import Axis, StateSpace
 
@@ -108,7 +108,7 @@ class ForbiddenPair:
 
     first: int
     second: int
-    forbidden: npt.NDArray[np.bool_]
+    forbidden: BoolArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +128,9 @@ class RegionTables:
     tau : int or None
     """
 
-    allowed: tuple[npt.NDArray[np.bool_], ...]
+    allowed: tuple[BoolArray, ...]
     forbidden: tuple[ForbiddenPair, ...] = ()
-    at_least_one: tuple[tuple[tuple[int, npt.NDArray[np.bool_]], ...], ...] = ()
+    at_least_one: tuple[tuple[tuple[int, BoolArray], ...], ...] = ()
     score: ScoreTables | None = None
     tau: int | None = None
 
@@ -174,7 +174,7 @@ class RegionTables:
             score=score and replace(score, bins=tuple(bins[own] for bins, own in zip(score.bins, kept, strict=True))),
         )
 
-    def permits(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def permits(self, states: npt.NDArray[Any]) -> BoolArray:
         """Whether the domain allows each row, whatever its score."""
         columns, possible = states.T, np.ones(len(states), dtype=bool)
         for feature in self._restricted:
@@ -188,7 +188,7 @@ class RegionTables:
             possible &= is_met
         return possible
 
-    def contains(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def contains(self, states: npt.NDArray[Any]) -> BoolArray:
         """Whether each state row lies in the region, apart from the indifference."""
         inside = self.permits(states)
         if self.tau is not None and self.score is not None:

@@ -23,6 +23,7 @@ from pine_boost.search.constraints import MOST_CELLS
 from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.leaf_values import add_known, closest_values, polish
 from pine_boost.search.lp import Weights
+from pine_boost.search.lp_columns import leaf_values
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import ProposalStatus, SearchState
 from pine_boost.search.shapes import LEVELS, CollapsedTrees, Collapser, Kept, Splits
@@ -136,9 +137,7 @@ def _shrinking(state: SearchState, collapser: Collapser) -> Iterator[Proposal]:
 def _values_of(problem: Problem, pruned: PrunedForest | None) -> FloatArray:
     """Leaf values of a model without the bias of its trees; None is the original."""
     if pruned is None:
-        return np.asarray(
-            problem.forest.value[problem.leaf_node, 0] - problem.forest.tree_bias[problem.trees.leaf_tree]
-        )
+        return np.asarray(leaf_values(problem)[:, 0])
     return np.asarray(np.ldexp(pruned.value_int[problem.leaf_node, 0].astype(np.float64), -pruned.grid))
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model import exact
-from pine_boost.model.forest import BoolArray, FloatArray, IntArray, PrunedForest
+from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray, PrunedForest
 from pine_boost.model.states import States, unique_rows
 from pine_boost.proof.problem import Problem, Question, leaf_sums
 from pine_boost.search.lp import build_program
@@ -31,7 +31,7 @@ class DistinctFitRows:
     """The distinct state rows of X_fit with their leaves, their multiplicities and the original's margins."""
 
     states: States
-    leaves: npt.NDArray[np.int32]
+    leaves: Int32Array
     counts: IntArray
     margins: FloatArray  # (n_rows, n_outputs)
 
@@ -87,7 +87,7 @@ class Constraints:
         widest = max(len(problem.questions), n_sides * max(problem.trees.n_trees, columns.n_columns))
         self.most_at_once = min(_MOST_AT_ONCE, max(200, MOST_CELLS // widest))
         self.states: States = np.zeros((0, problem.space.n_features), np.int32)
-        self.leaves: npt.NDArray[np.int32] = np.zeros((0, problem.trees.n_trees), np.int32)
+        self.leaves: Int32Array = np.zeros((0, problem.trees.n_trees), np.int32)
         self.decided: BoolArray = np.zeros((0, len(problem.questions)), dtype=bool)
         self.inside: BoolArray = np.zeros(0, dtype=bool)
         self.program = build_program(columns)

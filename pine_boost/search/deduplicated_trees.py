@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model.exact import to_units
-from pine_boost.model.forest import Forest, IntArray, tree_units
+from pine_boost.model.forest import BoolArray, Forest, IntArray, tree_units
 from pine_boost.model.reach import Shrunk, find_live, shrink
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Trimming, leaf_above, trim, trimmed_forest, untrimmed
@@ -103,7 +102,7 @@ def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
     return DeduplicatedTrees(trimming, lean, routed(lean, problem.space))
 
 
-def _with_roots(forest: Forest, alive: npt.NDArray[np.bool_], shrunk: Shrunk) -> Shrunk:
+def _with_roots(forest: Forest, alive: BoolArray, shrunk: Shrunk) -> Shrunk:
     """Keep the root split of a tree that would be one leaf: a tree without a split is a constant."""
     instead, value_node = shrunk.instead.copy(), shrunk.value_node.copy()
     is_leaf = shrunk.is_leaf.copy()

@@ -19,7 +19,7 @@ from pine_boost.model.links import Output, output_of, probabilities_of
 from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import DistinctFitRows
 from pine_boost.search.lp import Weights
-from pine_boost.search.lp_columns import Columns, in_order
+from pine_boost.search.lp_columns import Columns, in_order, leaf_values
 
 _MOST_PARTS = 4096  # denominators tried for weights in whole ratios
 _TINY = np.finfo(np.float64).tiny
@@ -61,7 +61,7 @@ def to_grid(
         if not problem.strict.all():
             # leaves are multiples of 2**-scale here: weights in multiples of this stay on the grid
             tree_weight, intercept = _keep_ratios(tree_weight, intercept, 2.0 ** (problem.scale - grid))
-            value = _weighted_leaves(problem, tree_weight)
+            value = leaf_values(problem) * tree_weight[leaf_tree, None]
             left_over = fold_intercept(forest, leaf_tree, value, intercept + cut, kept)
     pruned = written_on_grid(forest, problem.leaf_node, value, left_over, kept, tree_weight, grid)
     if is_by_leaf:
@@ -100,13 +100,6 @@ def _keep_ratios(tree_weight: FloatArray, intercept: FloatArray, finest: float) 
     if not fits.any() or not 0 < unit <= 1.5 * part:  # _choose_grid leaves room for a factor of 2
         return tree_weight, intercept
     return whole[first, : len(tree_weight)] * unit, whole[first, len(tree_weight) :] * unit
-
-
-def _weighted_leaves(problem: Problem, tree_weight: FloatArray) -> FloatArray:
-    """Leaf values with weighted trees, without the bias of these, (n_leaves, width)."""
-    forest, leaf_tree = problem.forest, problem.trees.leaf_tree
-    bias = forest.tree_bias * (forest.value.shape[1] == 1)
-    return np.asarray((forest.value[problem.leaf_node] - bias[leaf_tree, None]) * tree_weight[leaf_tree, None])
 
 
 def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> int:
@@ -188,7 +181,8 @@ def _put_in_order(problem: Problem, columns: Columns, value_int: IntArray) -> No
 def _leaf_values(problem: Problem, columns: Columns, weights: Weights, scale: float) -> FloatArray:
     """Leaf values of a scaled solution, (n_leaves, width)."""
     if columns.leaf_column is None:
-        return _weighted_leaves(problem, columns.tree_weights(weights.weights) * scale)
+        tree_weight = columns.tree_weights(weights.weights) * scale
+        return np.asarray(leaf_values(problem) * tree_weight[problem.trees.leaf_tree, None])
     of_columns = np.append(scale * (weights.weights / columns.scale), 0.0)  # the last one is for no column
     return np.asarray(of_columns[columns.leaf_column][:, None])
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model import exact
-from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
+from pine_boost.model.forest import FloatArray, Int32Array, IntArray, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import distinct_rows
@@ -43,7 +43,7 @@ class Moves:
         self.state = np.arange(len(self.feature)) - np.repeat(self.first, counts)
         self._at_once = max(1, _CELLS // max(problem.trees.n_trees, problem.space.n_features))
 
-    def batches(self, rows: npt.NDArray[Any]) -> Iterator[npt.NDArray[np.int32]]:
+    def batches(self, rows: npt.NDArray[Any]) -> Iterator[Int32Array]:
         """Rows in batches whose moves fit into memory; none if there is no move."""
         size = max(1, _CELLS // max(1, len(self.feature)))
         for start in range(0, len(rows) if len(self.feature) else 0, size):

@@ -21,7 +21,7 @@ from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import Bound, Cut, ExactRows, Units, exact_rows, fewest_units, hitting_set, minimal_cuts
 from pine_boost.search.constraints import Constraints
-from pine_boost.search.lp import LinearProgram, RowPool, Solver, UnsolvedProgramError
+from pine_boost.search.lp import LinearProgram, RowPool, Solver, UnsolvedProgramError, Weights
 from pine_boost.search.lp_columns import Support
 from pine_boost.search.pruner import Pruner
 
@@ -145,34 +145,27 @@ def exclude(constraints: Constraints, support: Support, first: IntArray, budget:
     active = np.unique(first)
     for _ in range(_MOST_PASSES):
         budget.check()
-        solution = _solve(constraints, support, active, budget)
-        if solution is None:
+        solved = _solve(constraints, support, active, budget)
+        if solved is None:
             return best
-        chosen = np.flatnonzero(solution.dual > 0)
-        found = _exact_cut(constraints, support, active[chosen], solution.dual[chosen], budget)
+        dual, weights = solved
+        chosen = np.flatnonzero(dual > 0)
+        found = _exact_cut(constraints, support, active[chosen], dual[chosen], budget)
         if found is not None and (best is None or len(found.units) < len(best.units)):
             best = found
         if best is not None and not any(support[unit] for unit in best.units):
             return best
-        missing = _violated(constraints, solution, active)
+        missing = _violated(constraints, weights, active)
         if len(missing) == 0:
             return best
         active = np.union1d(active, missing)
     return best
 
 
-@dataclass(frozen=True, eq=False)
-class _Solution:
-    """Multipliers of some rows, and weights of all columns that show which others may help."""
-
-    dual: FloatArray
-    weights: FloatArray
-    free: FloatArray
-    value: float
-
-
-def _solve(constraints: Constraints, support: Support, active: IntArray, budget: Budget) -> _Solution | None:
-    """Multipliers of the active rows, and the primal solution.
+def _solve(
+    constraints: Constraints, support: Support, active: IntArray, budget: Budget
+) -> tuple[FloatArray, Weights] | None:
+    """Multipliers of the active rows, and weights of all columns that show which other rows may help.
 
     ``max slack : p A + slack <= 0 on the support, p B = 0, sum p = 1, p >= 0`` is solved through
     its dual, ``max t - d * sum u : A w + B f >= t, w + u >= 1``, whose violated rows are those to
@@ -206,17 +199,16 @@ def _solve(constraints: Constraints, support: Support, active: IntArray, budget:
     of_columns = np.zeros(program.n_columns)
     of_columns[kept] = solution.x[: len(kept)]
     distances, constants = np.split(solution.x[len(kept) : n_entries], [n_distances])
-    free_weights = np.concatenate([constants, distances])
-    return _Solution(np.abs(solution.dual), of_columns, free_weights, float(solution.x[n_entries]))
+    weights = Weights(of_columns, np.concatenate([constants, distances]), float(solution.x[n_entries]))
+    return np.abs(solution.dual), weights
 
 
-def _violated(constraints: Constraints, solution: _Solution, active: IntArray) -> IntArray:
-    """The rows that a solution violates most: with them the cut may become smaller."""
+def _violated(constraints: Constraints, found: Weights, active: IntArray) -> IntArray:
+    """The rows that weights violate most: with them the cut may become smaller."""
     program = constraints.program
-    sides = program.sides(solution.weights, solution.free)
-    slack = sides / program.magnified - solution.value * program.strict
+    slack = program.sides(found.weights, found.free) / program.magnified - found.value * program.strict
     slack[active] = 0.0
-    largest = max(1.0, *np.abs(solution.weights), *np.abs(solution.free))
+    largest = max(1.0, *np.abs(found.weights), *np.abs(found.free))
     violated = np.flatnonzero(slack < -exact.PROGRAM_NOISE * largest)
     return violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
 

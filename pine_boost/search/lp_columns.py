@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, tree_units
+from pine_boost.model.forest import BoolArray, FloatArray, IntArray, PrunedForest, spread, tree_units
 from pine_boost.model.routing import walk_states
 from pine_boost.model.states import unique_rows
 from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem, Question
 
-Support = npt.NDArray[np.bool_]  # which units are kept
+Support = BoolArray  # which units are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,15 +106,19 @@ class Columns:
         return int(np.count_nonzero(self.kept_units(pruned)))
 
 
+def leaf_values(problem: Problem) -> FloatArray:
+    """Leaf values without the bias of their trees, (n_leaves, width)."""
+    forest = problem.forest
+    value = forest.value[problem.leaf_node]
+    return value - forest.tree_bias[problem.trees.leaf_tree, None] if value.shape[1] == 1 else value
+
+
 def build_columns(problem: Problem, unit: str = "round") -> Columns:
     """Columns of whole rounds or single trees; of trees if leaves are counted."""
     forest, trees = problem.forest, problem.trees
     unit = "tree" if unit == "leaf" else unit
     tree_unit = tree_units(forest, unit)
-    value = forest.leaf_vectors()[problem.leaf_node].copy()
-    if forest.value.shape[1] == 1:
-        output = forest.tree_output[trees.leaf_tree]
-        value[np.arange(len(value)), output] -= forest.tree_bias[trees.leaf_tree]
+    value = spread(forest, leaf_values(problem), trees.leaf_tree)
     largest = np.maximum.reduceat(np.abs(value).max(axis=1), trees.leaf_offset[:-1])
     scale = np.zeros(int(tree_unit.max()) + 1)
     np.maximum.at(scale, tree_unit, largest)

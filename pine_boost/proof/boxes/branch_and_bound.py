@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model import exact
-from pine_boost.model.forest import IntArray, PrunedForest
+from pine_boost.model.forest import BoolArray, Int32Array, IntArray, PrunedForest
 from pine_boost.proof.boxes.tables import Range, SharedTables, best_value, range_tables, tabulate
 from pine_boost.proof.problem import Answer, Problem, Proof, Question
 
@@ -111,9 +111,7 @@ class BoxSearch:
         self.tables = QuestionTables(problem, pruned, question, shared or SharedTables(problem))
         self.n_boxes = 0
 
-    def run(
-        self, boxes: list[Boxes], max_boxes: int, budget: Budget
-    ) -> tuple[Answer, npt.NDArray[np.int32] | None, list[Boxes]]:
+    def run(self, boxes: list[Boxes], max_boxes: int, budget: Budget) -> tuple[Answer, Int32Array | None, list[Boxes]]:
         """Depth first, until no box is left, a counterexample is found or the budget runs out."""
         stack = list(boxes)
         n_batches = 0
@@ -148,7 +146,7 @@ class BoxSearch:
             boxes = boxes.take(np.flatnonzero(~impossible))
         return boxes
 
-    def try_points(self, boxes: Boxes, n_tried: int) -> npt.NDArray[np.int32] | None:
+    def try_points(self, boxes: Boxes, n_tried: int) -> Int32Array | None:
         """Check a point of the last ``n_tried`` boxes exactly, and every box that is a single point."""
         single = (boxes.low == boxes.high).all(axis=0)
         single[max(0, len(single) - n_tried) :] = True
@@ -304,10 +302,10 @@ class Sums:
         Which sums include the row of leaf costs.
     """
 
-    value: npt.NDArray[np.int32]
-    constant: npt.NDArray[np.int32]
+    value: Int32Array
+    constant: Int32Array
     shift: IntArray
-    has_score: npt.NDArray[np.bool_]
+    has_score: BoolArray
 
 
 def question_rows(problem: Problem, pruned: PrunedForest, question: Question, room: int) -> LeafRows:
@@ -413,10 +411,10 @@ class Boxes:
         Upper bound of every sum; a negative one excludes counterexamples.
     """
 
-    low: npt.NDArray[np.int32]
-    high: npt.NDArray[np.int32]
+    low: Int32Array
+    high: Int32Array
     mask: npt.NDArray[np.uint8]
-    bound: npt.NDArray[np.int32]
+    bound: Int32Array
 
     def __len__(self) -> int:
         return int(self.low.shape[1])
@@ -472,7 +470,7 @@ class QuestionTables:
         """The box of all states; no box if some feature has no state."""
         return [] if self.shared.is_empty else [self.boxes(*self.shared.whole)]
 
-    def boxes(self, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> Boxes:
+    def boxes(self, low: Int32Array, high: Int32Array) -> Boxes:
         """Boxes with masks and bounds, computed from their ranges."""
         mask = np.full((len(self.trees.mask), low.shape[1]), 255, dtype=np.uint8)
         # a row that does not depend on a feature has the same byte at all of its positions
@@ -499,7 +497,7 @@ class QuestionTables:
         last = level * n_positions + high - (1 << level) + 1
         return np.asarray(table.take(first, axis=1) | table.take(last, axis=1))
 
-    def has_room(self, boxes: Boxes) -> npt.NDArray[np.bool_]:
+    def has_room(self, boxes: Boxes) -> BoolArray:
         """Whether the lower bound on the score of each box is within tau."""
         extra = self.region.cheapest(boxes.low, boxes.high) - self.shared.base_score
         if self.score_sum < 0:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import ABSENT, EMPTY_SET
-from pine_boost.model.forest import BoolArray, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
@@ -45,7 +45,7 @@ class TreeRows:
 
     counts: tuple[int, ...]
     mask: npt.NDArray[np.uint8]
-    table: npt.NDArray[np.int32]
+    table: Int32Array
     rows: tuple[IntArray, ...]
     trees: tuple[IntArray, ...]
     feature_counts: tuple[tuple[int, ...], ...]
@@ -78,9 +78,7 @@ def _flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> BoolArray:
     return flags[:, tree, np.arange(trees.n_leaves) - trees.leaf_offset[tree]].astype(bool)
 
 
-def tabulate(
-    leaf_offset: IntArray, member: BoolArray, value: npt.NDArray[np.int32], position_offset: IntArray
-) -> TreeRows:
+def tabulate(leaf_offset: IntArray, member: BoolArray, value: Int32Array, position_offset: IntArray) -> TreeRows:
     """Masks and tables of the leaves inside, tree after tree; ``value`` is int32 (n_sums, n_leaves)."""
     n_sums, n_leaves = value.shape
     n_rows = -(-np.diff(leaf_offset) // 8)
@@ -235,7 +233,7 @@ class BoxRegion:
             total += below[root].min(axis=0)
         return total
 
-    def impossible(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
+    def impossible(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> BoolArray | None:
         """Boxes without an allowed point; None if no pair or clause restricts the domain."""
         if not self._pairs and not self._clauses:
             return None
@@ -251,7 +249,7 @@ class BoxRegion:
         return empty
 
 
-Range = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+Range = tuple[Int32Array, Int32Array]
 
 
 class SharedTables:
@@ -368,7 +366,7 @@ def _affordable(region: RegionTables) -> list[IntArray]:
     return [states[stays[owner == j]] for j, states in enumerate(allowed)]
 
 
-def _mean_margin(problem: Problem, feature: int, states: IntArray) -> npt.NDArray[np.float64]:
+def _mean_margin(problem: Problem, feature: int, states: IntArray) -> FloatArray:
     """The mean margin over the leaves that each state of a feature admits; only for ordering."""
     reachable = _flags(problem.trees, problem.trees.masks.of(feature, states)).astype(np.float64)
     counts = np.add.reduceat(reachable, problem.trees.leaf_offset[:-1], axis=1)

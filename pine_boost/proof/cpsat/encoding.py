@@ -10,17 +10,20 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget
 from pine_boost.errors import PineBoostError, UnsupportedModelError
 from pine_boost.model import exact
-from pine_boost.model.forest import IntArray
+from pine_boost.model.forest import BoolArray, Int32Array, IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import StateSpace, unique_rows
-from pine_boost.proof.minsum import cheapest_bins, cheapest_leaves, cheapest_pairs, leaf_flags
-from pine_boost.region.score_tables import RegionTables
+from pine_boost.proof.minsum import cheapest_leaves, cheapest_scores, leaf_flags
+from pine_boost.region.score_tables import PairTable, RegionTables
+
+Literal = Any  # a Boolean variable of CP-SAT or its negation; ortools exports no common type
+Leaves = tuple[cp_model.IntVar | None, ...]  # None: no point of the region reaches the leaf
+Features = tuple["FeatureLiterals", ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +44,12 @@ class Encoding:
     """
 
     model: cp_model.CpModel
-    leaves: tuple[cp_model.IntVar | None, ...]
+    leaves: Leaves
     leaf_tree: IntArray
-    features: tuple[FeatureLiterals, ...]
+    features: Features
     feasible: bool
 
-    def states_of(self, solution: Any) -> npt.NDArray[np.int32]:
+    def states_of(self, solution: Any) -> Int32Array:
         """The state row of a solver's solution."""
         return np.array([f.state_of(solution) for f in self.features], dtype=np.int32)
 
@@ -55,7 +58,7 @@ def encode_region(
     space: StateSpace,
     region: RegionTables,
     trees: StateTrees,
-    wanted: npt.NDArray[np.bool_] | None = None,
+    wanted: BoolArray | None = None,
     budget: Budget | None = None,
 ) -> Encoding:
     """The base model: states, leaves of all trees, domain and score.
@@ -65,11 +68,12 @@ def encode_region(
     """
     budget = budget or Budget()
     model = cp_model.CpModel()
-    allowed = [a.copy() for a in region.allowed]
-    bins = cheapest_bins(region)
-    if bins is not None and region.score is not None and region.tau is not None:
-        for feature, cost in enumerate(bins):
+    allowed, affordable_pairs = [a.copy() for a in region.allowed], None
+    least = cheapest_scores(region)
+    if least is not None and region.score is not None and region.tau is not None:
+        for feature, cost in enumerate(least[0]):
             allowed[feature] &= (cost <= region.tau)[region.score.bins[feature]]
+        affordable_pairs = [cost <= region.tau for cost in least[1]]
     if any(not a.any() for a in allowed):
         return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, (), False)
     features = tuple(FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes))
@@ -77,11 +81,11 @@ def encode_region(
     if wanted is None:
         wanted = np.ones(trees.n_trees, dtype=bool)
     kept = reachable & wanted[trees.leaf_tree]
-    leaves = _add_trees(model, features, trees, kept, wanted, allowed, budget)
+    leaves = _add_trees(model, features, trees, kept, wanted, budget)
     if leaves is None:
         return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, features, False)
     _add_domain(model, features, region)
-    feasible = _add_score(model, features, region, leaves, allowed, budget)
+    feasible = _add_score(model, features, region, leaves, affordable_pairs, budget)
     return Encoding(model, leaves, trees.leaf_tree, features, feasible)
 
 
@@ -100,7 +104,7 @@ def encode_values(value: IntArray, leaf_offset: IntArray, least: int) -> cp_mode
     return model
 
 
-def _reachable_leaves(trees: StateTrees, allowed: list[npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
+def _reachable_leaves(trees: StateTrees, allowed: list[BoolArray]) -> BoolArray:
     """Leaves that some combination of allowed states reaches."""
     words = np.full(trees.masks.mask.shape[1:], 2**64 - 1, dtype=np.uint64)
     for feature, states in enumerate(allowed):
@@ -109,14 +113,8 @@ def _reachable_leaves(trees: StateTrees, allowed: list[npt.NDArray[np.bool_]]) -
 
 
 def _add_trees(
-    model: cp_model.CpModel,
-    features: tuple[FeatureLiterals, ...],
-    trees: StateTrees,
-    kept: npt.NDArray[np.bool_],
-    wanted: npt.NDArray[np.bool_],
-    allowed: list[npt.NDArray[np.bool_]],
-    budget: Budget,
-) -> tuple[cp_model.IntVar | None, ...] | None:
+    model: cp_model.CpModel, features: Features, trees: StateTrees, kept: BoolArray, wanted: BoolArray, budget: Budget
+) -> Leaves | None:
     """One Boolean per ``kept`` leaf, exactly one true per ``wanted`` tree, linked to the states by cliques.
 
     For each set of states that a tree splits on, at most one is true of "the state is outside" and all leaves
@@ -136,20 +134,21 @@ def _add_trees(
         budget.check()
         feature = int(trees.feature[node])
         left = trees.goes_left(int(node))
-        key = (tree, feature, (left & allowed[feature]).tobytes())
+        allowed = features[feature].is_allowed
+        key = (tree, feature, (left & allowed).tobytes())
         if key in seen:
             continue
         seen.add(key)
         literal = features[feature].in_set(left)
         for side, outside in ((left, ~literal), (~left, literal)):
-            needing = _leaves_needing(trees, tree, feature, allowed[feature] & ~side)
+            needing = _leaves_needing(trees, tree, feature, allowed & ~side)
             bound = [leaves[leaf] for leaf in needing if leaves[leaf] is not None]
             if bound:
                 model.add_at_most_one([*bound, outside])
     return leaves
 
 
-def _leaves_needing(trees: StateTrees, tree: int, feature: int, outside: npt.NDArray[np.bool_]) -> list[int]:
+def _leaves_needing(trees: StateTrees, tree: int, feature: int, outside: BoolArray) -> list[int]:
     """Leaves of a tree that none of the states ``outside`` reaches."""
     start = trees.masks.state_offset[feature]
     reached = trees.masks.mask[start : start + len(outside), tree][outside]
@@ -159,7 +158,7 @@ def _leaves_needing(trees: StateTrees, tree: int, feature: int, outside: npt.NDA
     return [leaf for leaf in range(first, last) if not (number >> (leaf - first)) & 1]
 
 
-def _add_domain(model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], region: RegionTables) -> None:
+def _add_domain(model: cp_model.CpModel, features: Features, region: RegionTables) -> None:
     for pair in region.forbidden:
         first_rows, inverse = unique_rows(pair.forbidden)
         for k, row in enumerate(pair.forbidden[first_rows]):
@@ -173,13 +172,16 @@ def _add_domain(model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], 
 
 def _add_score(
     model: cp_model.CpModel,
-    features: tuple[FeatureLiterals, ...],
+    features: Features,
     region: RegionTables,
-    leaves: tuple[cp_model.IntVar | None, ...],
-    allowed: list[npt.NDArray[np.bool_]],
+    leaves: Leaves,
+    affordable: list[BoolArray] | None,
     budget: Budget,
 ) -> bool:
-    """Add the row ``score <= tau`` over bin, pair and leaf literals; False if it cannot hold."""
+    """Add the row ``score <= tau`` over bin, pair and leaf literals; False if it cannot hold.
+
+    ``affordable`` are the cells of each pair table that may fit into tau; None if that is not known.
+    """
     score, tau = region.score, region.tau
     if score is None or tau is None:
         return True
@@ -189,20 +191,18 @@ def _add_score(
     used |= {j for j, cost in enumerate(score.unary) if cost.any()}
     for feature in sorted(used):
         bins = score.bins[feature]
-        present = np.unique(bins[allowed[feature]])
+        present = np.unique(bins[features[feature].is_allowed])
         bin_literals[feature] = {int(b): features[feature].in_set(bins == b) for b in present}
         model.add_exactly_one(bin_literals[feature].values())
         terms += [(x, int(score.unary[feature][b])) for b, x in bin_literals[feature].items()]
-    cheapest = cheapest_pairs(region)
     for index, pair in enumerate(score.pairs):
-        least = None if cheapest is None else cheapest[index]
-        terms += _add_pair(model, bin_literals, pair, least, tau)
+        is_cell = np.ones(pair.cost.shape, dtype=bool) if affordable is None else affordable[index]
+        terms += _add_pair(model, bin_literals, pair, is_cell)
     extra = region.extra_trees
     costs = region.leaf_cost if extra is None else extra.cost
     if extra is not None:
-        reachable = _reachable_leaves(extra.trees, allowed)
-        every = np.ones(extra.trees.n_trees, dtype=bool)
-        added = _add_trees(model, features, extra.trees, reachable, every, allowed, budget)
+        reachable = _reachable_leaves(extra.trees, [feature.is_allowed for feature in features])
+        added = _add_trees(model, features, extra.trees, reachable, np.ones(extra.trees.n_trees, dtype=bool), budget)
         if added is None:
             return False
         leaves = added
@@ -219,7 +219,7 @@ def _add_score(
 
 
 def _add_pair(
-    model: cp_model.CpModel, bin_literals: dict[int, dict[int, Literal]], pair: Any, cheapest: IntArray | None, tau: int
+    model: cp_model.CpModel, bin_literals: dict[int, dict[int, Literal]], pair: PairTable, is_cell: BoolArray
 ) -> list[tuple[Literal, int]]:
     """Pair literals with row and column sums, which give the integer hull on a tree of features."""
     firsts, seconds = bin_literals[pair.first], bin_literals[pair.second]
@@ -227,7 +227,7 @@ def _add_pair(
     cells: dict[tuple[int, int], Literal] = {}
     for a in firsts:
         for b in seconds:
-            if cheapest is None or cheapest[a, b] <= tau:
+            if is_cell[a, b]:
                 cells[a, b] = model.new_bool_var("")
                 terms.append((cells[a, b], int(pair.cost[a, b])))
     for a, literal in firsts.items():
@@ -288,9 +288,6 @@ def _excess_bits(values: IntArray) -> int:
     return max(0, total.bit_length() - (exact.ROW_LIMIT // 4).bit_length())
 
 
-Literal = Any  # a Boolean variable of CP-SAT or its negation; ortools exports no common type
-
-
 class FeatureLiterals:
     """Literals "the state is in this set" of one feature.
 
@@ -298,9 +295,9 @@ class FeatureLiterals:
     have one literal each. A set is then a literal of the chain, or a new Boolean.
     """
 
-    def __init__(self, model: cp_model.CpModel, n_intervals: int, allowed: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, model: cp_model.CpModel, n_intervals: int, allowed: BoolArray) -> None:
         self.model = model
-        self.allowed = np.flatnonzero(allowed)
+        self.is_allowed, self.allowed = allowed, np.flatnonzero(allowed)
         self.intervals = self.allowed[self.allowed < n_intervals]
         specials = self.allowed[self.allowed >= n_intervals]
         self.special = {int(state): model.new_bool_var("") for state in specials}
@@ -335,7 +332,7 @@ class FeatureLiterals:
             return self._false
         return self.order[int(self.intervals[self.intervals <= state][-1])]
 
-    def in_set(self, members: npt.NDArray[np.bool_]) -> Literal:
+    def in_set(self, members: BoolArray) -> Literal:
         """A literal equivalent to "the state is one of these"."""
         inside = members[self.allowed]
         if inside.all():
@@ -347,15 +344,12 @@ class FeatureLiterals:
             self._sets[key] = self._new_set(members)
         return self._sets[key]
 
-    def _new_set(self, members: npt.NDArray[np.bool_]) -> Literal:
+    def _new_set(self, members: BoolArray) -> Literal:
         intervals = members[self.intervals]
-        specials = np.array([members[state] for state in self.special], dtype=bool)
         runs = np.flatnonzero(np.diff(intervals.astype(int)))
-        if len(intervals) and not specials.any() and not self.special:
-            if len(runs) == 1 and intervals[0]:
-                return self.at_most(int(self.intervals[runs[0]]))
-            if len(runs) == 1:
-                return ~self.at_most(int(self.intervals[runs[0]]))
+        if not self.special and len(runs) == 1:
+            below = self.at_most(int(self.intervals[runs[0]]))
+            return below if intervals[0] else ~below
         model = self.model
         literal = model.new_bool_var("")
         parts = [self.special[state] for state in self.special if members[state]]

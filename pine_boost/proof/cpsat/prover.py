@@ -18,12 +18,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model import exact
-from pine_boost.model.forest import IntArray, PrunedForest
+from pine_boost.model.forest import BoolArray, IntArray, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.cpsat.encoding import Encoding, add_at_least, add_at_most, encode_region, encode_values, leaf_sum
 from pine_boost.proof.cpsat.solver import SolverSetting, Stop, answer_of, configured, solve, solve_each
@@ -58,7 +57,7 @@ class Difference:
 
     value: IntArray
     least: int
-    moving: npt.NDArray[np.bool_]
+    moving: BoolArray
     n_asked: int
 
 
@@ -128,7 +127,7 @@ class Prover:
             self._listing.append(list_region(self.problem, budget))
         return self._listing[0]
 
-    def _encode(self, wanted: npt.NDArray[np.bool_] | None, budget: Budget) -> Encoding:
+    def _encode(self, wanted: BoolArray | None, budget: Budget) -> Encoding:
         problem = self.problem
         return encode_region(problem.space, problem.region, problem.trees, wanted, budget)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import COST_LIMIT, ROW_LIMIT, SCORE_SCALE
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.options import SCORE_NAMES, is_whole
@@ -38,7 +38,6 @@ from pine_boost.tables.rows import MemoryRows, Rows
 
 PAIR_CELLS = 2**25  # joint counts kept at once while a table is read in chunks: 256 MiB
 UNSEEN_MISSING_NATS = 200  # e**200 times less likely: above every tau of real data
-_Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +138,10 @@ def _fit_named(score: str, forest: Forest, rows: Rows, n_bins: int, random_state
     return FittedScore(score, price_unseen_missing(tables, space, seen), space)
 
 
-def _count(rows: Rows, space: StateSpace, count: Callable[[States], IntArray]) -> tuple[IntArray, _Flags]:
+def _count(rows: Rows, space: StateSpace, count: Callable[[States], IntArray]) -> tuple[IntArray, BoolArray]:
     """Counts over all rows, and which features are missing in some row."""
 
-    def of_chunk(states: States) -> tuple[IntArray, _Flags]:
+    def of_chunk(states: States) -> tuple[IntArray, BoolArray]:
         return count(states), missing_seen(space, states)
 
     total, seen = np.zeros(1, dtype=np.int64), np.zeros(space.n_features, dtype=bool)
@@ -200,12 +199,12 @@ def check_tables(tables: ScoreTables, space: StateSpace) -> None:
         raise InvalidInputError("The score needs exactly one cost for each leaf of its trees.")
 
 
-def missing_seen(space: StateSpace, states: npt.NDArray[Any]) -> _Flags:
+def missing_seen(space: StateSpace, states: npt.NDArray[Any]) -> BoolArray:
     """Which features are missing in some row of ``states``."""
     return np.array([np.any(states[:, j] == axis.missing_state) for j, axis in enumerate(space.axes)])
 
 
-def price_unseen_missing(tables: ScoreTables, space: StateSpace, seen: _Flags) -> ScoreTables:
+def price_unseen_missing(tables: ScoreTables, space: StateSpace, seen: BoolArray) -> ScoreTables:
     """Add UNSEEN_MISSING_NATS to the missing state of every feature that is not ``seen`` missing in X_fit.
 
     With very many such features each of them costs less, so that all prices together leave half of a solver
