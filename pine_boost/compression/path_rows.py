@@ -20,6 +20,7 @@ from pine_boost.model.forest import FloatArray, Int32Array, IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.model.shape import Shape, margins
 from pine_boost.model.states import StateSpace
+from pine_boost.model.synthetic_rows import most_similar
 from pine_boost.tables.rows import AnyRows
 
 _MOST_CELLS = 12_000_000  # points x trees of the least squares: 200 MB; twice as many keep no fewer of 1000 trees
@@ -180,21 +181,13 @@ def draw_between(sources: Sources, random: np.random.Generator, n_rows: int) -> 
 
 def _similar(sources: Sources, base: IntArray, random: np.random.Generator) -> IntArray:
     """For every row the one of a few that shares most leaves with it, itself if it is alone."""
-    leaves = sources.leaves
-    n_trees = leaves.shape[1]
-    compared = leaves[:, random.permutation(n_trees)[:_COMPARED_TREES]]
-    own = compared[base]
-    best, most = base, np.full(len(base), -1)
-    for _ in range(_N_PARTNERS):
-        partner = _partners(sources, base, random.integers(0, n_trees, len(base)), random)
-        shared = np.where(partner == base, -1, (compared[partner] == own).sum(axis=1))
-        best, most = np.where(shared > most, partner, best), np.maximum(shared, most)
-    return best
+    compared = sources.leaves[:, random.permutation(sources.leaves.shape[1])[:_COMPARED_TREES]]
+    return most_similar(compared, base, (_partners(sources, base, random) for _ in range(_N_PARTNERS)))
 
 
-def _partners(sources: Sources, base: IntArray, tree: IntArray, random: np.random.Generator) -> IntArray:
-    """For every row one that shares its leaf of the given tree, perhaps itself."""
-    leaf = sources.leaves[base, tree]
+def _partners(sources: Sources, base: IntArray, random: np.random.Generator) -> IntArray:
+    """For every row one that shares its leaf of a random tree, perhaps itself."""
+    leaf = sources.leaves[base, random.integers(0, sources.leaves.shape[1], len(base))]
     first, last = sources.by_leaf.indptr[leaf], sources.by_leaf.indptr[leaf + 1]
     place = first + (random.random(len(base)) * (last - first)).astype(np.int64)
     return np.asarray(sources.by_leaf.indices[place], dtype=np.int64)

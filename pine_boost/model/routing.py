@@ -15,7 +15,7 @@ from pine_boost.kernels.leaf_tables import NODE, StateNodes
 from pine_boost.model.forest import BoolArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import Axis, StateSpace
-from pine_boost.model.trimming import find_subtrees
+from pine_boost.model.trimming import Subtrees, find_subtrees
 
 _CHUNK_CELLS = 4_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30
@@ -81,6 +81,11 @@ class StateTrees:
         return len(self.root)
 
     @cached_property
+    def subtrees(self) -> Subtrees:
+        """The leaves below each node."""
+        return find_subtrees(self.root, self.leaf_of_node >= 0, self.left, self.right)
+
+    @cached_property
     def masks(self) -> LeafMasks:
         """The leaf masks; raises if they would not fit into a gigabyte.
 
@@ -97,8 +102,7 @@ class StateTrees:
 
         mask = np.empty((int(state_offset[-1]), self.n_trees, n_words), dtype=np.uint64)
         mask[:] = np.stack([words(0, n_leaves) for n_leaves in np.diff(self.leaf_offset).tolist()])
-        subtrees = find_subtrees(self.root, self.leaf_of_node >= 0, self.left, self.right)
-        split = subtrees.inner
+        subtrees, split = self.subtrees, self.subtrees.inner
         tree = np.searchsorted(self.root, split, side="right") - 1
         ends = np.stack([subtrees.first[split], subtrees.last[self.left[split]], subtrees.last[split]], axis=1)
         ends -= self.leaf_offset[tree][:, None]

@@ -12,27 +12,22 @@ import numpy as np
 from pine_boost.kernels.leaf_tables import sum_leaves
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, PrunedForest
 from pine_boost.model.grid import fold_intercept, native_grid, written_on_grid
-from pine_boost.model.trimming import Subtrees
+from pine_boost.model.trimming import Subtrees, leaf_above, trim
 
 SLICE = "slice"  # the name of the first rounds of the original
-GONE = -1  # the owner of the leaves of a tree that was dropped
+GONE = -1  # the owner of the leaves of a tree that was dropped, as in `trimming.leaf_above`
 # Leaves of averages: far finer than any vote, and coarse enough that the exporter's check of a
 # mean against a threshold (exporters/sklearn.py) holds for thousands of trees.
 _FINEST_MEAN = 24
 
 
-def owners(subtrees: Subtrees, stays: BoolArray) -> IntArray:
+def owners(forest: Forest, subtrees: Subtrees, stays: BoolArray) -> IntArray:
     """The owner of each leaf if only some splits stay; a tree without a split is dropped.
 
     ``stays`` is over nodes; a split below one that goes has gone, too.
     """
-    owner = np.arange(len(stays))
-    for level in subtrees.levels[1:]:
-        above = subtrees.parent[level]
-        ended = ~stays[above] | (owner[above] != above)
-        owner[level] = np.where(ended, owner[above], level)
-    found = owner[subtrees.leaf_node]
-    return np.where(subtrees.parent[found] < 0, GONE, found)
+    kept = np.flatnonzero(stays[forest.tree_offset[:-1]])
+    return leaf_above(forest, trim(forest, kept, ~stays))[subtrees.leaf_node]
 
 
 def begins(owner: IntArray) -> BoolArray:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from pine_boost.kernels import leaves
 from pine_boost.kernels.flat_forest import FlatForest
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import FloatArray, Forest, Int32Array
+from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.model.trimming import forest_subtrees
@@ -37,6 +39,16 @@ def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
         state = rng.choice(place, n_rows) + rng.integers(0, 2, n_rows)
         X[:, feature] = _between(axis.edges)[state]
     return X
+
+
+def most_similar(leaves: Int32Array, base: IntArray, drawn: Iterable[IntArray]) -> IntArray:
+    """Of the rows drawn for every base row, the one that shares most leaves with it; itself if no other was drawn."""
+    own = leaves[base]
+    best, most = base, np.full(len(base), -1)
+    for partner in drawn:
+        shared = np.where(partner == base, -1, (leaves[partner] == own).sum(axis=1))
+        best, most = np.where(shared > most, partner, best), np.maximum(shared, most)
+    return best
 
 
 def work_of(

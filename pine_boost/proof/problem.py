@@ -139,8 +139,6 @@ class Problem:
     Attributes
     ----------
     forest, space, trees, region
-    leaf_node : int64 (n_leaves,)
-        The node of each leaf.
     original_int : int64 (n_leaves, n_outputs)
         Leaf values of the original times ``2**scale``, rounded to nearest.
     intercept_int : int64 (n_outputs,)
@@ -169,7 +167,6 @@ class Problem:
     space: StateSpace
     trees: StateTrees
     region: RegionTables
-    leaf_node: IntArray
     original_int: IntArray
     intercept_int: IntArray
     scale: int
@@ -181,6 +178,11 @@ class Problem:
     delta: float = 0.0
     permitted: int | None = None
     copies: IntArray | None = None
+
+    @property
+    def leaf_node(self) -> IntArray:
+        """The node of each leaf."""
+        return self.trees.subtrees.leaf_node
 
     @property
     def undecided(self) -> float:
@@ -304,27 +306,18 @@ def build_problem(forest: Forest, space: StateSpace, region: RegionTables, *, de
     delta : float
         Indifference: only inputs at least this far from the cut belong to the region.
     """
-    own = routed(forest, space)
-    value = forest.leaf_vectors()[own["leaf_node"]]
+    trees = route(forest, space)
+    _ = trees.masks  # raises here, before a search, if they would not fit
     scale, _ = exact.original_scale(forest)
     return Problem(
         forest=forest,
         space=space,
-        **own,
-        original_int=exact.to_units(value, scale),
+        trees=trees,
+        original_int=exact.to_units(forest.leaf_vectors()[trees.subtrees.leaf_node], scale),
         intercept_int=exact.to_units(forest.intercept, scale),
         scale=scale,
         **_stated(forest, region, delta),
     )
-
-
-def routed(forest: Forest, space: StateSpace) -> dict[str, Any]:
-    """The fields of a Problem that only depend on its trees and states."""
-    trees = route(forest, space)
-    _ = trees.masks  # raises here, before a search, if they would not fit
-    is_leaf = np.flatnonzero(trees.leaf_of_node >= 0)
-    leaf_node = is_leaf[np.argsort(trees.leaf_of_node[is_leaf])]
-    return {"trees": trees, "leaf_node": leaf_node}
 
 
 def restated(problem: Problem, region: RegionTables, delta: float) -> Problem:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pine_boost.region.region import Region
 
 
+_MOST_REASONS = 8  # that the score gives
+
+
 @dataclass(frozen=True)
 class Reason:
     """One reason why an input is implausible.
@@ -48,7 +51,7 @@ class Explanation:
         return "\n".join([*lines, *(f"  {reason.text}" for reason in self.reasons)])
 
 
-def explain_row(region: Region, states: npt.NDArray[Any], distance: float | None, limit: int = 8) -> Explanation:
+def explain_row(region: Region, states: npt.NDArray[Any], distance: float | None) -> Explanation:
     """Explain one state row; ``distance`` is the original's distance from its decision, if known."""
     reasons = _impossible(region, states[0])
     if distance is not None and region.delta is not None and distance < region.delta:
@@ -61,7 +64,7 @@ def explain_row(region: Region, states: npt.NDArray[Any], distance: float | None
             found = _surprising_bins(region, region.score_tables, states[0])
         else:
             found = _better_changes(region, region.score_tables, states[0], score)
-        reasons += sorted(found, key=lambda reason: -reason.excess)[:limit]
+        reasons += sorted(found, key=lambda reason: -reason.excess)[:_MOST_REASONS]
     undecided = any(not reason.features for reason in reasons)
     inside = bool(region.tables.contains(states)[0]) and not undecided
     return Explanation(inside, score, region.tau, tuple(reasons))

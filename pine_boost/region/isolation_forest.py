@@ -18,7 +18,6 @@ from pine_boost.model.reference import cast_value
 from pine_boost.model.routing import StateTrees, make_trees, route
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.model.trimming import find_subtrees
 from pine_boost.region.score_tables import RegionTables, ScoreTables, TreeCost, score_of_leaves
 from pine_boost.tables.rows import MemoryRows, Rows
 
@@ -48,8 +47,7 @@ def isolation_tables(trees: StateTrees, visits: IntArray, space: StateSpace) -> 
     need not equal scikit-learn's ``score_samples``. A categorical feature is split by the number of its
     state; missing values go to the side that scikit-learn chose for them.
     """
-    subtrees = find_subtrees(trees.root, trees.leaf_of_node >= 0, trees.left, trees.right)
-    path = subtrees.depth[subtrees.leaf_node] + average_path_length(visits)
+    path = trees.subtrees.depth[trees.subtrees.leaf_node] + average_path_length(visits)
     cost = -np.rint(path * SCORE_SCALE / trees.n_trees).astype(np.int64)
     return score_of_leaves(space, TreeCost(trees, cost, of_model=False), SCORE_SCALE)
 
@@ -135,9 +133,8 @@ def enclosing(tables: RegionTables) -> list[tuple[str, RegionTables]]:
 
 def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
     """The trees down to ``depth``; a subtree that is cut off costs what its cheapest leaf costs."""
-    trees = cost.trees
+    trees, subtrees = cost.trees, cost.trees.subtrees
     ends = trees.leaf_of_node >= 0
-    subtrees = find_subtrees(trees.root, ends, trees.left, trees.right)
     ends[subtrees.levels[min(depth, trees.depth)]] = True
     kept = np.sort(np.concatenate(subtrees.levels[: depth + 1]))
     number = np.full(len(ends), -1, dtype=np.int64)

@@ -20,7 +20,6 @@ from pine_boost.model.exact import ROW_LIMIT
 from pine_boost.model.forest import BoolArray, FloatArray, Forest
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import States, StateSpace
-from pine_boost.model.trimming import forest_subtrees
 
 _RAW_SCORES = "raw scores before sigmoid or softmax (output_margin=True, raw_score=True), one row for each row of X"
 
@@ -30,7 +29,7 @@ def float_margins(forest: Forest, trees: StateTrees, states: npt.NDArray[Any]) -
 
     They differ from the native margins by at most `exact.summation_band`.
     """
-    value = forest.value[forest_subtrees(forest).leaf_node]
+    value = forest.value[trees.subtrees.leaf_node]
     return sum_leaves(trees.leaves(states), value, forest.tree_output, forest.intercept)
 
 

@@ -14,6 +14,7 @@ from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import States, StateSpace
+from pine_boost.model.synthetic_rows import most_similar
 from pine_boost.region.margins import float_margins
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.tables.rows import Rows
@@ -90,12 +91,7 @@ def _swapped(states: States, leaves: States, random: np.random.Generator) -> Sta
     `verify` rebuilds the same rows from X_fit, so a change here changes what a region is.
     """
     base = np.repeat(np.arange(len(states)), _SWAPPED)
-    own = leaves[base]
-    partner, most = base, np.full(len(base), -1)
-    for _ in range(_CANDIDATES):
-        other = random.integers(0, len(states), len(base))
-        shared = np.where(other == base, -1, (leaves[other] == own).sum(axis=1))
-        partner, most = np.where(shared > most, other, partner), np.maximum(shared, most)
+    partner = most_similar(leaves, base, (random.integers(0, len(states), len(base)) for _ in range(_CANDIDATES)))
     taken = random.random((len(base), states.shape[1])) < 0.5
     return np.where(taken, states[partner], states[base])
 

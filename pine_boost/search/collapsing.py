@@ -174,7 +174,7 @@ class NearWriter:
             return ProposalStatus.UNWRITABLE
         shape = CollapsedTrees(state.columns, self._splits, kept)
         weights = self._nearest(state, shape)
-        pruned = None if weights is None else state.on_grid(shape.columns, weights, scale=1.0)
+        pruned = None if weights is None else state.on_grid(shape.program.columns, weights, scale=1.0)
         return ProposalStatus.UNWRITABLE if pruned is None else self._splits.collapse(pruned, kept)
 
     def _nearest(self, state: SearchState, shape: CollapsedTrees) -> Weights | None:
@@ -193,7 +193,7 @@ class NearWriter:
         wanted = Weights(np.asarray(shape.merge.T @ (count * value)) / of_leaves, free, 1.0)
         rows = csr_matrix(program.rows) @ shape.merge, program.free_rows, _needed(state, written.grid)
         share = of_leaves / of_leaves.sum()
-        found = closest_values(problem, rows, shape.columns.order, wanted, share, state.budget, self._active)
+        found = closest_values(problem, rows, shape.program.columns.order, wanted, share, state.budget, self._active)
         if found is None:
             return None
         weights, self._active = found

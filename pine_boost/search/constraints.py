@@ -18,7 +18,7 @@ from pine_boost.model import exact
 from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray, PrunedForest
 from pine_boost.model.states import States, unique_rows
 from pine_boost.proof.problem import Problem, Question, leaf_sums
-from pine_boost.search.lp import build_program
+from pine_boost.search.lp import WeightProgram
 from pine_boost.search.lp_columns import Columns
 
 _MOST_AT_ONCE = 20_000  # fit rows that become constraints at once; others join when a model misclassifies them
@@ -90,7 +90,7 @@ class Constraints:
         self.leaves: Int32Array = np.zeros((0, problem.trees.n_trees), np.int32)
         self.decided: BoolArray = np.zeros((0, len(problem.questions)), dtype=bool)
         self.inside: BoolArray = np.zeros(0, dtype=bool)
-        self.program = build_program(columns)
+        self.program = WeightProgram(columns)
         self.point_of: IntArray = np.zeros(0, dtype=np.int64)
         self.question_of: IntArray = np.zeros(0, dtype=np.int64)
         self._seen: set[bytes] = set()

@@ -6,7 +6,6 @@ Their integers and bands are the original's, so what is proved about them holds 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,10 +13,11 @@ from pine_boost.budget import Budget
 from pine_boost.model.exact import to_units
 from pine_boost.model.forest import BoolArray, Forest, IntArray, tree_units
 from pine_boost.model.reach import Shrunk, find_live, shrink
+from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Trimming, leaf_above, trim, trimmed_forest, untrimmed
 from pine_boost.proof.bound import check_bound
-from pine_boost.proof.problem import Problem, routed
+from pine_boost.proof.problem import Problem
 from pine_boost.search.search_result import SearchResult
 
 
@@ -30,29 +30,24 @@ class DeduplicatedTrees:
     trimming : Trimming
         For each node of ``forest`` the original's; every tree remains.
     forest : Forest
-    routed : dict
-        The trees, masks and leaf nodes of ``forest``, as a Problem has them.
+    trees : StateTrees
+        Those of ``forest`` over the states of the problem.
     """
 
     trimming: Trimming
     forest: Forest
-    routed: dict[str, Any]
-
-    @property
-    def leaf_node(self) -> IntArray:
-        """The node of each leaf of ``forest``."""
-        return np.asarray(self.routed["leaf_node"])
+    trees: StateTrees
 
     def of(self, problem: Problem) -> Problem:
         """The problem of the original over these trees: the same integers in fewer leaves.
 
         ``problem`` may have any region of the state space that the trees were made for.
         """
-        value = self.forest.leaf_vectors()[self.leaf_node]
+        value = self.forest.leaf_vectors()[self.trees.subtrees.leaf_node]
         return replace(
             problem,
             forest=self.forest,
-            **self.routed,
+            trees=self.trees,
             original_int=to_units(value, problem.scale),
             copies=self._copies(problem.forest),
         )
@@ -61,7 +56,7 @@ class DeduplicatedTrees:
         """How many leaves of the original are at or below each leaf."""
         above = leaf_above(original, self.trimming)
         above = above[(original.kind == SplitKind.LEAF) & (above >= 0)]
-        return np.bincount(above, minlength=original.n_nodes)[self.trimming.node[self.leaf_node]]
+        return np.bincount(above, minlength=original.n_nodes)[self.trimming.node[self.trees.subtrees.leaf_node]]
 
     def restored(self, problem: Problem, found: SearchResult, unit: str, budget: Budget) -> SearchResult:
         """A result over these trees, mapped back to the trees of the original ``problem``.
@@ -73,7 +68,7 @@ class DeduplicatedTrees:
         if found.pruned is not None:
             found = replace(found, pruned=untrimmed(found.pruned, problem.forest, self.trimming))
         if found.fit is not None:
-            leaf = self.trimming.value_node[self.leaf_node]
+            leaf = self.trimming.value_node[self.trees.subtrees.leaf_node]
             leaves = problem.trees.leaf_of_node[leaf][found.fit.leaves]
             found = replace(found, fit=replace(found.fit, leaves=leaves))
         if found.bound is None or found.reweight == "tree":
@@ -99,7 +94,7 @@ def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
     if len(trimming.node) == forest.n_nodes:
         return None
     lean = trimmed_forest(forest, trimming)
-    return DeduplicatedTrees(trimming, lean, routed(lean, problem.space))
+    return DeduplicatedTrees(trimming, lean, route(lean, problem.space))
 
 
 def _with_roots(forest: Forest, alive: BoolArray, shrunk: Shrunk) -> Shrunk:

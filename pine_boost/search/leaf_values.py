@@ -179,7 +179,7 @@ def _write_near(state: SearchState) -> PrunedForest | None:
     weights = state.pruner.solve(support, records=False)
     if weights is None:
         return None
-    return nearest_leaves(state, state.columns, state.constraints.program, support, weights)
+    return nearest_leaves(state, state.constraints.program, support, weights)
 
 
 _ROOM = 0.25  # of the widest margin that these trees can keep on all rows
@@ -189,13 +189,13 @@ _MOST_PASSES = 60
 
 
 def nearest_leaves(
-    state: SearchState, columns: Columns, program: WeightProgram, support: Support, weights: Weights
+    state: SearchState, program: WeightProgram, support: Support, weights: Weights
 ) -> PrunedForest | None:
     """The model closest to the original on a support, or None if rounding to the grid breaks a row.
 
-    ``weights`` solve the ``program`` of these ``columns``.
+    ``weights`` solve the ``program``.
     """
-    problem, fit = state.problem, state.constraints.fit
+    problem, fit, columns = state.problem, state.constraints.fit, program.columns
     scale = native_scale(problem, columns, weights, fit)
     if scale is None:
         return None
@@ -210,7 +210,7 @@ def nearest_leaves(
     least = np.asarray(_ROOM * scale * weights.value * program.strict, dtype=np.float64)
     rows = csr_matrix(program.rows[:, kept]), program.free_rows, least
     wanted = Weights(target, free, 1.0)
-    found = closest_values(problem, rows, renamed(program.order, place), wanted, counts, state.budget)
+    found = closest_values(problem, rows, renamed(columns.order, place), wanted, counts, state.budget)
     if found is None:
         return None
     values = np.zeros(columns.n_columns)

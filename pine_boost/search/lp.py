@@ -330,15 +330,16 @@ class Exclusion:
 
 
 class WeightProgram:
-    """``max t : A w + B f >= t, sum w <= 1, w >= 0``.
+    """``max t : A w + B f >= t, sum w <= 1, w >= 0`` for some columns, at first without rows.
 
     If columns are leaves (``signed``), ``|w| <= 1`` replaces the last two, and for every pair in
-    ``order`` the first weight may not exceed the second. Rows that need not be strict (ties that
+    their order the first weight may not exceed the second. Rows that need not be strict (ties that
     the pruned model wins) only require ``>= 0``. The columns ``B`` (intercepts) are free of sign
     and cost nothing.
 
     Attributes
     ----------
+    columns : Columns
     rows : float64 (n_rows, n_columns)
     free_rows : float64 (n_rows, n_free)
     strict : bool (n_rows,)
@@ -347,18 +348,14 @@ class WeightProgram:
     n_solved : int
     """
 
-    def __init__(
-        self, column_unit: IntArray, n_free: int, *, signed: bool = False, order: IntArray | None = None
-    ) -> None:
-        self.signed = signed
-        self.order = np.zeros((0, 2), dtype=np.int64) if order is None else order
-        self.column_unit = column_unit
-        self.n_columns, self.n_free = len(column_unit), n_free
-        self._lowest = -1.0 if signed else 0.0
+    def __init__(self, columns: Columns) -> None:
+        self.columns, self.signed = columns, columns.leaf_column is not None
+        self.n_columns, self.n_free = columns.n_columns, columns.n_free
+        self._lowest = -1.0 if self.signed else 0.0
         # one leaf of every tree counts at a point, so that margins grow with the trees
-        self._reach = float(len(np.unique(column_unit))) if signed else 1.0
+        self._reach = float(len(np.unique(columns.column_unit))) if self.signed else 1.0
         self.rows: FloatArray = np.zeros((0, self.n_columns))
-        self.free_rows: FloatArray = np.zeros((0, n_free))
+        self.free_rows: FloatArray = np.zeros((0, self.n_free))
         self.strict: BoolArray = np.zeros(0, dtype=bool)
         self.magnified: FloatArray = np.zeros(0)
         self.n_solved = 0
@@ -385,7 +382,7 @@ class WeightProgram:
         """What holds between the weights of the kept columns."""
         if not self.signed:
             program.add_row(range(len(kept)), [1.0] * len(kept), -math.inf, 1.0)
-        add_order_rows(program, self.order, kept)
+        add_order_rows(program, self.columns.order, kept)
 
     def add_rows(
         self, rows: FloatArray, free_rows: FloatArray, strict: npt.ArrayLike, magnified: npt.ArrayLike = 1.0
@@ -426,7 +423,7 @@ class WeightProgram:
 
     def solve(self, support: Support, budget: Budget) -> Weights | Exclusion:
         """The best weights on the units in ``support``, or what excludes it."""
-        permitted = support[self.column_unit]
+        permitted = support[self.columns.column_unit]
         for column in np.flatnonzero(permitted != self._permitted).tolist():
             self.lp.set_bounds(column, *((self._lowest, 1.0) if permitted[column] else (0.0, 0.0)))
         self._permitted = permitted
@@ -464,7 +461,7 @@ class WeightProgram:
 
     def _whole_program(self, support: Support, width: FloatArray, budget: Budget) -> Solution:
         """All rows at once by HiGHS: ``max t : rows @ w + free_rows @ f >= width * t``."""
-        kept = np.flatnonzero(support[self.column_unit])
+        kept = np.flatnonzero(support[self.columns.column_unit])
         pool = RowPool(np.hstack([self.rows[:, kept], self.free_rows, -width[:, None]]), np.zeros(len(self.rows)))
         program = LinearProgram(*self._objective(len(kept)), pool, maximize=True, solver=Solver.HIGHS, size=len(kept))
         self._add_fixed_rows(program, kept)
@@ -477,7 +474,7 @@ class WeightProgram:
 
     def _weights(self, support: Support, solution: Solution) -> Weights:
         """The solution of a program of the kept columns only."""
-        kept = np.flatnonzero(support[self.column_unit])
+        kept = np.flatnonzero(support[self.columns.column_unit])
         weights = np.zeros(self.n_columns)
         weights[kept] = np.maximum(solution.x[: len(kept)], self._lowest)
         return self._with_a_column(Weights(weights, solution.x[len(kept) : -1], solution.value), support)
@@ -487,7 +484,7 @@ class WeightProgram:
         if found.weights.any() or not support.any():
             return found
         light = np.zeros(self.n_columns)
-        light[np.argmax(support[self.column_unit])] = found.value / 8  # entries of a row are at most 2
+        light[np.argmax(support[self.columns.column_unit])] = found.value / 8  # entries of a row are at most 2
         return Weights(light, found.free, found.value)
 
     def _exclude(self, support: Support, dual: FloatArray, active: IntArray) -> Exclusion:
@@ -498,13 +495,13 @@ class WeightProgram:
             gain = np.abs(gain)
         largest = max(float(np.abs(gain).max(initial=0.0)), 1.0)
         of_units = np.full(len(support), -np.inf)
-        np.maximum.at(of_units, self.column_unit, gain)
+        np.maximum.at(of_units, self.columns.column_unit, gain)
         needed = np.flatnonzero((of_units > PROGRAM_NOISE * largest) & ~support)
         return Exclusion(needed, of_units[needed], active[weight > 0])
 
     def copy(self) -> WeightProgram:
         """The same rows in a program of its own, in which the same rows take part."""
-        other = WeightProgram(self.column_unit, self.n_free, signed=self.signed, order=self.order)
+        other = WeightProgram(self.columns)
         other.add_rows(self.rows, self.free_rows, self.strict, self.magnified)
         other.lp.join(np.array(self.lp.active, dtype=np.int64))
         return other
@@ -516,9 +513,3 @@ def add_order_rows(program: LinearProgram, order: IntArray, kept: IntArray) -> N
     for first, second in order.tolist():
         own = [(place[column], entry) for column, entry in ((second, 1.0), (first, -1.0)) if column in place]
         program.add_row([index for index, _ in own], [entry for _, entry in own], 0.0)
-
-
-def build_program(columns: Columns) -> WeightProgram:
-    """A program without rows for some columns."""
-    signed = columns.leaf_column is not None
-    return WeightProgram(columns.column_unit, columns.n_free, signed=signed, order=columns.order)

@@ -128,16 +128,14 @@ class SearchState:
         weights = self.pruner.solve(support)
         if weights is None:
             return ProposalStatus.EXCLUDED
-        return self.round(self.columns, self.constraints.program, support, weights) or ProposalStatus.UNWRITABLE
+        return self.round(self.constraints.program, support, weights) or ProposalStatus.UNWRITABLE
 
-    def round(
-        self, columns: Columns, program: WeightProgram, support: Support, weights: Weights
-    ) -> PrunedForest | None:
+    def round(self, program: WeightProgram, support: Support, weights: Weights) -> PrunedForest | None:
         """A solution of a program on the grid, or the one with the widest margin; None if both break a row."""
-        pruned = self.on_grid(columns, weights)
+        pruned = self.on_grid(program.columns, weights)
         if pruned is None:
             widest = program.widest(support, self.budget)
-            pruned = None if widest is None else self.on_grid(columns, widest)
+            pruned = None if widest is None else self.on_grid(program.columns, widest)
         return pruned
 
     def on_grid(self, columns: Columns, weights: Weights, scale: float | None = None) -> PrunedForest | None:

@@ -21,14 +21,7 @@ from pine_boost.model.trimming import forest_subtrees, trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import Problem
 from pine_boost.search.leaf_values import nearest_leaves
-from pine_boost.search.lp import (
-    LinearProgram,
-    UnsolvedProgramError,
-    WeightProgram,
-    Weights,
-    add_order_rows,
-    build_program,
-)
+from pine_boost.search.lp import LinearProgram, UnsolvedProgramError, WeightProgram, Weights, add_order_rows
 from pine_boost.search.lp_columns import Columns, Support, renamed
 from pine_boost.search.search_state import ProposalStatus, SearchState
 
@@ -80,7 +73,7 @@ class Splits:
         """The node at which the path to each leaf of the original ends, as in `model.shape`."""
         stays = np.zeros(self.forest.n_nodes, dtype=bool)
         stays[self.node[kept]] = True
-        return owners(self.subtrees, stays)
+        return owners(self.forest, self.subtrees, stays)
 
     def of_model(self, pruned: PrunedForest | None) -> Kept:
         """The splits that a model still has."""
@@ -120,12 +113,11 @@ class CollapsedTrees:
     Attributes
     ----------
     kept : Kept
-    columns : Columns
-        One for every leaf that is left; leaves of the original share them.
     support : Support
         The trees that are left.
     program : WeightProgram
-        The rows of the search join when `solve` is called.
+        One column for every leaf that is left; leaves of the original share them. The rows of the search
+        join when `solve` is called.
     merge : sparse (n_leaves, n_left)
         1 where a leaf of the original belongs to a leaf that is left.
     """
@@ -136,9 +128,9 @@ class CollapsedTrees:
         own = np.flatnonzero(number >= 0)
         self.merge = csr_matrix((np.ones(len(own)), (own, number[own])), shape=(len(number), len(tree)))
         order = renamed(columns.order, number)  # every leaf has a column of its own there
-        self.columns = replace(columns, column_unit=tree, scale=np.ones(len(tree)), leaf_column=number, order=order)
+        merged = replace(columns, column_unit=tree, scale=np.ones(len(tree)), leaf_column=number, order=order)
         self.support: Support = np.bincount(tree, minlength=columns.n_units) > 0
-        self.program = build_program(self.columns)
+        self.program = WeightProgram(merged)
 
     def solve(self, state: SearchState, active: IntArray) -> Weights | None:
         """Values with the widest margin on every row of the search, or None.
@@ -172,7 +164,7 @@ class Collapser:
             return ProposalStatus.UNWRITABLE
         if weights is None:
             return ProposalStatus.EXCLUDED
-        pruned = state.round(shape.columns, shape.program, shape.support, weights)
+        pruned = state.round(shape.program, shape.support, weights)
         return ProposalStatus.UNWRITABLE if pruned is None else self.splits.collapse(pruned, kept)
 
     def write_near(self, state: SearchState, kept: Kept) -> PrunedForest | None:
@@ -181,7 +173,7 @@ class Collapser:
         weights = shape.solve(state, self._program.active)
         if weights is None:
             return None
-        pruned = nearest_leaves(state, shape.columns, shape.program, shape.support, weights)
+        pruned = nearest_leaves(state, shape.program, shape.support, weights)
         return None if pruned is None else self.splits.collapse(pruned, kept)
 
     def _shape_of(self, state: SearchState, kept: Kept) -> CollapsedTrees:
@@ -281,7 +273,7 @@ class RangeProgram:
                 self.lp.add_row([high[node], high[child]], [1.0, -1.0], 0.0)
                 self.lp.add_row([low[child], low[node]], [1.0, -1.0], 0.0)
             self._range_rows.append(self.lp.add_row([high[node], low[node]], [1.0, -1.0], -math.inf))
-        add_order_rows(self.lp, rows.order, np.arange(n_leaves))
+        add_order_rows(self.lp, rows.columns.order, np.arange(n_leaves))
 
     def __len__(self) -> int:
         return len(self._rows)

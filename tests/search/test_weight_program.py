@@ -8,6 +8,7 @@ import pytest
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.exact import SMALLEST_VALUE
 from pine_boost.search.lp import Exclusion, WeightProgram, Weights
+from pine_boost.search.lp_columns import Columns
 from tests.support.bruteforce import CLEAR, NOTHING, game_value
 
 FOREVER = Budget()
@@ -25,8 +26,14 @@ def _random_game(seed, n_rows=40, n_columns=6, n_free=1):
     return rows[keep], free[keep], strict[keep]
 
 
+def _empty(n_columns, n_free):
+    """A program without rows for as many units."""
+    units, nothing = np.arange(n_columns), np.zeros((0, 1))
+    return WeightProgram(Columns("tree", units, units, nothing, np.ones(n_columns), np.zeros((1, n_free))))
+
+
 def _program(rows, free, strict):
-    program = WeightProgram(np.arange(rows.shape[1]), free.shape[1])
+    program = _empty(rows.shape[1], free.shape[1])
     half = len(rows) // 2  # rows come in portions, as the Oracle finds them
     for part in (slice(None, half), slice(half, None)):
         for kind in (True, False):
@@ -90,7 +97,7 @@ def test_value_is_the_largest():
 
 
 def test_rows_added_later_count():
-    program = WeightProgram(np.arange(2), 0)
+    program = _empty(2, 0)
     program.add_rows(np.array([[1.0, 0.0]]), np.zeros((1, 0)), True)
     both = np.ones(2, dtype=bool)
     result = program.solve(both, FOREVER)
@@ -168,7 +175,7 @@ def test_a_program_that_glop_does_not_end_with_is_left_to_highs(monkeypatch):
 
 
 def test_rows_join_all_or_none_where_memory_ends(monkeypatch):
-    program = WeightProgram(np.arange(2), 0)
+    program = _empty(2, 0)
     program.add_rows(np.eye(2), np.zeros((2, 0)), True)
 
     def no_memory(*arrays):
