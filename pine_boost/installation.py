@@ -165,9 +165,9 @@ def check_installation(libraries: Sequence[str] = LIBRARIES) -> Installation:
         checks.append(_guarded("C kernel", _kernel))
         checks += [_guarded(f"CP-SAT, setting {s.name}", partial(_cp_sat, s)) for s in _SETTINGS]
         checks.append(_guarded("linear programs", _linear_programs))
-    names = ("pine-boost", "python", *_PACKAGES, *libraries)
     machine = f"{platform.system()} {platform.machine()}, {platform.python_implementation()}, {sys.byteorder}-endian"
-    versions = {name: _version(name) for name in names}
+    versions: dict[str, str | None] = {"pine-boost": __version__, "python": platform.python_version()}
+    versions |= {name: _version(name) for name in (*_PACKAGES, *libraries)}
     return Installation(versions, machine, tuple(checks), time.monotonic() - started)
 
 
@@ -194,8 +194,6 @@ def _require(holds: Any, text: str) -> None:
 
 
 def _version(name: str) -> str | None:
-    if name in ("pine-boost", "python"):
-        return __version__ if name == "pine-boost" else platform.python_version()
     try:
         return str(import_module(name).__version__)
     except ImportError:

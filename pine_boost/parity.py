@@ -33,13 +33,13 @@ from pine_boost.notebooks import aligned, displayed, table_html
 from pine_boost.options import counted, option_of
 from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import band_of
-from pine_boost.pipelines.unwrapping import read_given, read_raw_rows
+from pine_boost.pipelines.unwrapping import read_given, read_given_table
 from pine_boost.region.conformal import Coverage
 from pine_boost.report.pages import render
 from pine_boost.scoring.native_sum import native_sum, probability_rule
 from pine_boost.scoring.scorer_folder import MANIFEST, load_scorer, read_manifest
 from pine_boost.tables.native import row_count
-from pine_boost.tables.table_files import TableFile, read_any, read_table
+from pine_boost.tables.table_files import TableFile, read_any
 
 _WORST = 20
 _MOST_DECISIONS = 50
@@ -321,7 +321,7 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
         if (folder / MANIFEST).is_file():
             scorer = load_scorer(folder, trust_pickle=trust_pickle)
             prepare, schema = scorer.parts.prepare, scorer.parts.schema
-            read = partial(read_table, schema=schema) if prepare is None else partial(read_raw_rows, prepare)
+            read = partial(read_given_table, prepare=prepare, schema=schema)
             own = () if threshold is not None else tuple(read_manifest(folder)["thresholds"])
             return Predictor(name, partial(_ask_object, scorer, threshold), read, own)
         model = model_path(folder)

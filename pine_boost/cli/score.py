@@ -26,16 +26,13 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Score, write and print the counts."""
-    from pine_boost.pipelines.unwrapping import read_raw_rows
+    from pine_boost.pipelines.unwrapping import read_given_table
 
     output.require_file(arguments, arguments.output, b"class")
     manifest = read_manifest(arguments.folder)
     scorer = load_scorer(arguments.folder, backend=arguments.backend, trust_pickle=arguments.trust_pickle)
     parts = scorer.parts
-    if parts.prepare is None:
-        rows = flags.read_data(arguments.data, parts.schema).X
-    else:
-        rows = read_raw_rows(parts.prepare, arguments.data).X
+    rows = flags.noted(arguments.data, read_given_table(arguments.data, parts.prepare, parts.schema)).X
     columns: dict[str, list[Any]] = {}
     facts = {"rows": len(rows), "claim": manifest["claim"]}
     said = f"{len(rows)} rows scored."

@@ -302,9 +302,7 @@ class GivenModel:
 
     def read_table(self, path: str | Path, label: str | None = None) -> TableFile:
         """Read a table file for the whole model: raw columns if a Pipeline prepares them."""
-        if self.wrapper.prepare is None:
-            return read_table(path, self.schema, label)
-        return read_raw_rows(self.wrapper.prepare, path, label)
+        return read_given_table(path, self.wrapper.prepare, self.schema, label)
 
     def read_rows(self, path: str | Path, label: str | None = None) -> Any:
         """Read the rows of a table file without its labels.
@@ -354,8 +352,12 @@ def read_named_model(
     return GivenModel(source, wrapper, parsed)
 
 
-def read_raw_rows(prepare: Callable[[Any], Any], path: str | Path, label: str | None = None) -> TableFile:
-    """Read a table file with the raw columns of ``prepare``, the first steps of a Pipeline."""
+def read_given_table(
+    path: str | Path, prepare: Callable[[Any], Any] | None, schema: InputSchema, label: str | None = None
+) -> TableFile:
+    """Read a table file with the columns of an ensemble, or of the first steps of a Pipeline (``prepare``)."""
+    if prepare is None:
+        return read_table(path, schema, label)
     if Path(path).is_dir():
         raise InvalidInputError(
             f"{path} is a folder, which is read in chunks; the first steps of a Pipeline take a "
