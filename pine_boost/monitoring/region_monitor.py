@@ -258,10 +258,9 @@ class RegionMonitor:
             monitor.batches = list(monitor.batches)
             for batch in monitor.batches:
                 f.require(batch.n_inside <= batch.n_rows, "a batch has more rows inside than rows")
-            sums = {name: sum(getattr(batch, name) for batch in monitor.batches) for name in ("n_rows", "n_inside")}
-            for name, kept in sums.items():
-                stated = getattr(monitor, name)
-                fits = kept == stated if monitor.n_dropped == 0 else kept <= stated
+            for name in ("n_rows", "n_inside"):
+                kept, stated = sum(getattr(batch, name) for batch in monitor.batches), getattr(monitor, name)
+                fits = kept == stated or (kept < stated and monitor.n_dropped > 0)
                 f.require(fits, f"'batches' and {name!r} do not agree")
             f.require(monitor.n_inside <= monitor.n_rows, "'n_inside' is larger than 'n_rows'")
             highest = max((batch.evidence for batch in monitor.batches), default=1.0)
