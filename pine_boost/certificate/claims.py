@@ -92,7 +92,7 @@ def speaks_of_everything(certificate: Certificate) -> bool:
 def unused_alpha(certificate: Certificate) -> list[str]:
     """Says that alpha was not used, where the calibration rows are too few for it."""
     c = certificate
-    if speaks_of_everything(c) and c.alpha > 0 and conformal_rank(c.n_cal, c.alpha) > c.n_cal:
+    if speaks_of_everything(c) and c.alpha > 0 and 0 < c.n_cal < conformal_rank(c.n_cal, c.alpha):
         return [
             f"alpha={exactly(c.alpha)} was not used: {c.n_cal} calibration rows are too few for it, so the region is "
             "the whole input space."
@@ -191,7 +191,7 @@ def kept_reason(certificate: Certificate) -> str:
 def unsearched_reason(is_late: bool) -> str:
     """Why nothing was searched for."""
     what = "The time limit ran out" if is_late else "The call was interrupted"
-    return f"{what} before the search began: nothing was searched for and no probability is known."
+    return f"{what} before the search began: the original is returned, and no probability is promised."
 
 
 def bound_of(certificate: Certificate) -> str:
@@ -359,7 +359,7 @@ def next_steps(certificate: Certificate, *, as_flags: bool = False) -> tuple[str
     elif c.optimal:
         reason = f"every {c.unit} is proved to be needed"
     elif c.status != "CERTIFIED":
-        reason = c.reason.rstrip(".") or "nothing smaller was proved"
+        reason = f"{c.reason[0].lower()}{c.reason[1:].rstrip('.')}" if c.reason else "nothing smaller was proved"
     elif c.unit == "leaf":
         reason = "nothing smaller was found"
     else:

@@ -156,6 +156,8 @@ class SideBySide:
             is_no_faster = self.is_native and all(speed.ratio <= _HARDLY for speed in self.quick)
             advice = " This is hardly faster natively; for speed, use accelerate_booster." if is_no_faster else ""
             lines.append(f"Speed-up over {self.original}, measured on this machine: {told}{rest}.{advice}")
+        elif not self.is_quick:
+            lines.append("The speed was not measured; in Python, the result's speedup() measures it.")
         return lines
 
     def table(self, seconds: float = REPORT_SECONDS) -> list[tuple[str, str, str]]:

@@ -140,7 +140,7 @@ def test_a_model_that_stayed_says_why_its_speed_was_not_measured(result):
     assert kept.status == "NOT_CERTIFIED"
     page = render_report(kept, X)
     assert "Not measured: the model is the original, unchanged." in page
-    assert "Little was removed: The time limit ran out" in page
+    assert "Little was removed: the time limit ran out" in page
     assert "compress_booster(" in page
 
 
