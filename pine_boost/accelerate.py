@@ -18,7 +18,7 @@ from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import NOT_VALIDATED, Statement, scorer_claim, tested_scorer_claim
 from pine_boost.committee import accelerate_committee, committee_of
 from pine_boost.compress import compress_booster
-from pine_boost.compression.record import Segment
+from pine_boost.compression.record import Segment, rows_digest
 from pine_boost.errors import InvalidInputError
 from pine_boost.folders import write_folder
 from pine_boost.model.digest import forest_digest
@@ -40,6 +40,7 @@ from pine_boost.scoring.scorer_folder import scorer_files
 from pine_boost.scoring.validated_exits import find_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows
+from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import schema_of
 
 # what a record of a compression and the statement of a scorer have in common
@@ -341,7 +342,7 @@ def accelerate_booster(
         X = outer.rows(X_fit), outer.rows(X_val)
         status, statement, plan = find_exits(parsed, flat, native, *X, options, spent, budget)
         claim = tested_scorer_claim(Statement.of_scorer(status, statement, forest), claim, is_smaller=False)
-        facts["validation"] = statement
+        facts |= {"validation": statement, "made": _made(forest, X[0], options)}
     n_sampled = int(np.clip(_WORK_CELLS // forest.n_trees, SAMPLE_ROWS, 20 * SAMPLE_ROWS))
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), n_sampled), schema_of(forest))
     sample = synthetic_rows(forest, SAMPLE_ROWS, random_state) if rows is None else rows
@@ -399,6 +400,12 @@ def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:
         )
 
 
+def _made(forest: Forest, X_fit: Any, options: AccelerateOptions) -> dict[str, Any]:
+    """What the same scorer can be made from again, beside the targets of the test."""
+    fit_digest = rows_digest(open_rows(X_fit, schema_of(forest), "X_fit"), forest.n_features)
+    return {"fit_digest": fit_digest, "random_state": options.random_state, "time_limit": options.time_limit}
+
+
 def _accelerate_compressed(
     model: Any,
     X_fit: Any,
@@ -430,6 +437,7 @@ def _accelerate_compressed(
         "work": result.work * smaller.compressed.forest.n_trees / parsed.forest.n_trees,
         "work_per_row": [record.work_before, result.facts["work_per_row"][1]],
         "validation": {name: plain[name] for name in (*_STATED, "compressed_digest")},
+        "made": _made(parsed.forest, outer.rows(X_fit), asked),
     }
     parts = result.scorer.parts
     return replace(

@@ -44,7 +44,7 @@ _ACCEPTED = {
     "a certificate": (*_SEARCH, "certificate", "region", "record"),
     _BY_REGION: _SEARCH,
     "a margin guard": ("val",),
-    "a scorer": ("val",),
+    "a scorer": ("val", "fit"),
     "a compression": ("val", "label"),
 }
 _ABOUT_ROWS = {"a margin guard": "is guarded by a margin", "a compression": "holds a compression"}
@@ -139,14 +139,17 @@ def _measure_again(arguments: argparse.Namespace, guarded: Evidence) -> int:
 
 def _verify_scorer(arguments: argparse.Namespace, manifest: dict[str, Any]) -> int:
     """Prove the exits of a scorer again, or count its validation rows again."""
+    from pine_boost.accelerate import accelerate_booster
     from pine_boost.scoring.scorer_verification import verify_scorer
 
     _require_flags(arguments, "a scorer")
-    X_val = None
-    if arguments.val is not None:
+    X_fit = X_val = None
+    if arguments.val is not None or arguments.fit is not None:
         named = (manifest["thresholds"], manifest["model_digest"])
-        X_val = flags.read_rows(arguments.val, read_original(arguments, arguments.original, *named, "value"))
-    verdict = verify_scorer(arguments.original, arguments.pruned, X_val, trust_pickle=arguments.trust_pickle)
+        given = read_original(arguments, arguments.original, *named, "value")
+        X_fit, X_val = (flags.read_rows(path, given) for path in (arguments.fit, arguments.val))
+    how = {"X_fit": X_fit, "build": accelerate_booster, "trust_pickle": arguments.trust_pickle}
+    verdict = verify_scorer(arguments.original, arguments.pruned, X_val, **how)
     flags.answer(arguments, verdict, verdict.summary())
     return 0 if verdict.agrees else 1
 

@@ -285,14 +285,14 @@ def rows_digest(rows: Rows, n_features: int) -> str:
     return digest.hexdigest()
 
 
-def open_tested_rows(X_val: Any, forest: Forest, digest: str, n_val: int, call: str) -> Rows:
-    """Open X_val; raise CertificateMismatch unless it is the table that a record was made with."""
-    rows = open_rows(X_val, schema_of(forest), "X_val")
+def open_tested_rows(X: Any, forest: Forest, digest: str, n_rows: int, call: str, name: str = "X_val") -> Rows:
+    """Open X_val or X_fit; raise CertificateMismatch unless it is the table that a record was made with."""
+    rows = open_rows(X, schema_of(forest), name)
     if rows_digest(rows, forest.n_features) != digest:
         raise CertificateMismatch(
-            f"X_val ({rows.n_rows} rows) is not the table of the record ({n_val} rows), or its rows are in another "
+            f"{name} ({rows.n_rows} rows) is not the table of the record ({n_rows} rows), or its rows are in another "
             f"order. Pass the rows that {call} was given.",
-            option="X_val",
+            option=name,
         )
     return rows
 

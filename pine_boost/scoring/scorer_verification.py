@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -51,12 +51,18 @@ _VALIDATION: dict[str, f.Reader] = {
     **dict.fromkeys(("n_val", "n_changed"), f.integer(0, 2**53)),
     "validation_digest": f.digest,
 }
+_PARTS = {"flat": "trees", "native": "leaf values", "plan": "stages (order, values or exits)"}
+_MADE: dict[str, f.Reader] = {
+    "fit_digest": f.digest,
+    "random_state": f.integer(0, 2**63 - 1),
+    "time_limit": f.optional(f.number(0)),
+}
 _TRUNCATION: dict[str, f.Reader] = {"tolerance": f.number(0.0), "trees": f.sequence(f.integer(0, 2**31 - 1))}
 
 # fields of a manifest that nobody could find again, and that no claim rests on
 HOW_IT_WAS_MADE = (
     *("pine_boost", "work", "work_rows", "work_per_row", "kernel", "versions", "stopped", "date"),
-    *("n_fit", "segments", "path and compressed_digest of a validation"),
+    *("made", "n_fit", "segments", "path and compressed_digest of a validation"),
 )
 _SHOWN_NAMES = 5
 # how a table is read and what a margin means: the same for a model and a smaller one made of it
@@ -87,6 +93,8 @@ class ScorerVerification:
     trusted : tuple of str
         What nobody could find again from the files given.
     seconds : float
+    made_again : bool
+        Whether the same scorer came out of the rows that it was fitted and tested on.
     """
 
     agrees: bool
@@ -96,6 +104,7 @@ class ScorerVerification:
     n_rows: int
     trusted: tuple[str, ...]
     seconds: float
+    made_again: bool = False
 
     def summary(self) -> str:
         """The verdict in a few lines."""
@@ -106,6 +115,7 @@ class ScorerVerification:
             head = f"the changed rows of {self.n_rows} validation rows and the bound were counted again"
         else:
             head = f"the exits of {counted(self.n_stages, 'stage')} were proved again"
+        head += ", and the rows of X_fit and X_val gave the same scorer once more" if self.made_again else ""
         trusted = f"Taken on trust: {'; '.join(self.trusted)}."
         return f"AGREES: {head} ({self.seconds:.1f} s).\n{self.claim}\n{trusted}"
 
@@ -114,11 +124,17 @@ class ScorerVerification:
 
 
 def verify_scorer(
-    model: Any, folder: str | os.PathLike[str], X_val: Any = None, *, trust_pickle: bool = False
+    model: Any,
+    folder: str | os.PathLike[str],
+    X_val: Any = None,
+    *,
+    X_fit: Any = None,
+    build: Callable[..., Any] | None = None,
+    trust_pickle: bool = False,
 ) -> ScorerVerification:
     """Prove the exits of a saved scorer again, or count its validation rows again.
 
-    Neither uses the code that built the exits.
+    Neither uses the code that built the exits. With ``X_fit`` a tested scorer is also made again, by ``build``.
 
     Parameters
     ----------
@@ -128,6 +144,11 @@ def verify_scorer(
         What `AccelerateResult.save` wrote.
     X_val : table, optional
         The validation rows in the same order; required for a scorer whose promise is a statistic.
+    X_fit : table, optional
+        The rows that a tested scorer was fitted to, in the same order: whatever was changed since it was made is
+        noticed then, also what leaves the count alone.
+    build : callable, optional
+        `accelerate_booster`, which nothing here imports; with X_fit.
     trust_pickle : bool
         As for `prune_booster`.
 
@@ -145,6 +166,12 @@ def verify_scorer(
     started = time.perf_counter()
     parts, manifest = read_parts(folder, trust_pickle=trust_pickle)
     is_statistic = manifest["status"] in (VALIDATED, MEASURED)
+    if X_fit is not None and (manifest["status"] == CERTIFIED or X_val is None):
+        raise InvalidInputError(
+            f"The scorer in {folder} is {manifest['status']}: X_fit is for one that was tested, with its X_val. "
+            "Pass both or neither; where exits are proved the model is enough.",
+            option="X_fit",
+        )
     if is_statistic and X_val is None:
         raise InvalidInputError(
             f"The scorer in {folder} is {manifest['status']}: its promise is a statistic about its validation rows; "
@@ -160,6 +187,7 @@ def verify_scorer(
     versions = manifest["facts"].get("versions")
     warn_if_untested(parsed.forest.library, versions if isinstance(versions, dict) else {})
     visited, native = parsed.forest, native_sum(parsed)
+    X_val = None if X_val is None else outer.rows(X_val)
     faults: tuple[str, ...] = ()
     truncation = _truncation(manifest)
     if truncation is not None:
@@ -171,12 +199,17 @@ def verify_scorer(
     faults = faults or tuple(_differences(parsed, outer, parts, manifest, visited, native, has_own_trees=has_own_trees))
     n_rows = 0
     if tested is not None and statement is not None and is_statistic and not faults:
-        X_val, digest = outer.rows(X_val), tested["validation_digest"]
-        rows = open_tested_rows(X_val, parsed.forest, digest, statement.n_val, "accelerate_booster")
+        rows = open_tested_rows(
+            X_val, parsed.forest, tested["validation_digest"], statement.n_val, "accelerate_booster"
+        )
         n_rows = rows.n_rows
         faults = tuple(_miscounts(parsed, parts, statement, rows, X_val))
     elif not faults:
         faults = tuple(faults_of(visited, parts.plan))
+    made_again = False
+    if tested is not None and X_fit is not None and build is not None and not faults:
+        made_again = True
+        faults = tuple(_made_differently(parsed, parts, manifest, tested, (outer.rows(X_fit), X_val), build))
     tolerance = None if truncation is None else truncation["tolerance"]
     is_inside = bool(outer.deciding)
     claim = scorer_claim(parsed.forest, is_unordered=is_unordered(parsed), is_inside=is_inside, tolerance=tolerance)
@@ -184,9 +217,43 @@ def verify_scorer(
         claim = tested_scorer_claim(statement, claim, is_smaller=_is_smaller(manifest))
     if manifest["claim"] != claim:
         faults = (*faults, "its claim is not the sentence of its status and numbers")
-    trusted = tuple(_trusted(parsed, parts, manifest))
-    seconds = time.perf_counter() - started
-    return ScorerVerification(not faults, faults, manifest["claim"], parts.plan.n_stages, n_rows, trusted, seconds)
+    trusted = tuple(_trusted(parsed, parts, manifest, made_again=made_again))
+    seconds, n_stages = time.perf_counter() - started, parts.plan.n_stages
+    return ScorerVerification(not faults, faults, manifest["claim"], n_stages, n_rows, trusted, seconds, made_again)
+
+
+def _made_differently(
+    parsed: Model,
+    parts: ScorerParts,
+    manifest: dict[str, Any],
+    tested: dict[str, Any],
+    tables: tuple[Any, Any],
+    build: Callable[..., Any],
+) -> Iterator[str]:
+    """Where the scorer is not the one that its X_fit and X_val give."""
+    facts, thresholds = manifest["facts"], parsed.forest.decision.thresholds or None
+    with f.reading("scorer manifest", REMEDY, CertificateMismatch):
+        made = f.record(_MADE)(facts.get("made"), "made")
+    if made["time_limit"] is not None or "stopped" in facts:
+        ended = "until Ctrl-C" if "stopped" in facts else f"within time_limit={made['time_limit']:g}"
+        raise InvalidInputError(
+            f"The scorer was made {ended}, and time does not end a search twice at the same place: it cannot be made "
+            "again. Leave out X_fit.",
+            option="X_fit",
+        )
+    n_fit = facts["validation"].get("n_fit")
+    open_tested_rows(tables[0], parsed.forest, made["fit_digest"], n_fit, "accelerate_booster", "X_fit")
+    how = {name: tested[name] for name in ("fidelity", "confidence", "tolerance")}
+    how |= {"threshold": thresholds, "random_state": made["random_state"], "verbose": False}
+    again = build(parsed, *tables, **how, allow_overlap=manifest["status"] == MEASURED)
+    if again.status != manifest["status"]:
+        yield f"made again from X_fit and X_val it is {again.status}"
+    expected = again.scorer.parts
+    for name in differing(replace(parts, prepare=None, finish=None, classes=expected.classes), expected):
+        yield (
+            f"made again from X_fit and X_val it has other {_PARTS.get(name, name)}: it was changed since, or made by "
+            f"other versions ({facts.get('versions')}) or on another processor"
+        )
 
 
 def _is_smaller(manifest: dict[str, Any]) -> bool:
@@ -216,17 +283,19 @@ def _truncation(manifest: dict[str, Any]) -> dict[str, Any] | None:
         return dict(f.record(_TRUNCATION)(manifest["facts"]["truncation"], "truncation"))
 
 
-def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Iterator[str]:
+def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any], *, made_again: bool) -> Iterator[str]:
     """What the claim rests on and the files cannot show."""
     status = manifest["status"]
     if status in (VALIDATED, MEASURED):
         overlap = manifest["facts"]["validation"]["overlap"]
         yield f"that X_val had not been seen before ({overlap:.2%} of its rows in X_fit)"
         tested = "trees, their order" if _is_smaller(manifest) else "order of the trees, values of the stages"
-        yield (
-            f"that what was tested ({tested}, exits, the levels and their order) was fixed before X_val was seen: "
-            "changes since, with the digests recomputed, are noticed only if they change the count"
-        )
+        if not made_again:
+            yield (
+                f"that what was tested ({tested}, exits, the levels and their order) was fixed before X_val was seen: "
+                "changes since, with the digests recomputed, are noticed only if they change the count; pass X_fit to "
+                "have the scorer made again and compared"
+            )
         yield "that future inputs come from the same source"
     if status == NOT_VALIDATED:
         yield "that nothing smaller passed on the validation rows"

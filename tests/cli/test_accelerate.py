@@ -91,8 +91,13 @@ def test_a_statistic_from_files(tmp_path, capsys):
     assert "pass them with --val." in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[2]]) == 0
     assert "AGREES: the changed rows of 1000 validation rows" in capsys.readouterr().out
-    assert main(["verify", files[0], place, "--val", files[2], "--fit", files[1]]) == 1
-    assert "verify takes --val for a scorer; leave out --fit." in capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["verify", files[0], place, "--val", files[2], "--fit", files[1]]) == 0
+    assert "the rows of X_fit and X_val gave the same scorer once more" in capsys.readouterr().out
+    assert main(["verify", files[0], place, "--val", files[2], "--fit", files[2]]) == 1
+    assert "Pass the rows that accelerate_booster was given." in capsys.readouterr().err
+    assert main(["verify", files[0], place, "--val", files[2], "--cal", files[1]]) == 1
+    assert "verify takes --val, --fit for a scorer; leave out --cal." in capsys.readouterr().err
     assert main(["verify", files[0], place, "--val", files[1]]) == 1
 
 

@@ -220,6 +220,43 @@ def test_what_no_row_can_show_is_listed_as_taken_on_trust(boosted, tmp_path):
     assert verdict.agrees
     for what in ("order of the trees", "values of the stages", "exits", "levels", "before X_val was seen"):
         assert what in verdict.summary().partition("Taken on trust: ")[2]
+    verdict = verify_scorer(model, tmp_path / "scorer", X_val, X_fit=X_fit, build=pine_boost.accelerate_booster)
+    assert not verdict.agrees
+    assert "made again from X_fit and X_val it has other stages (order, values or exits)" in verdict.summary()
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.3}, {"tolerance": 0.3}, {"fidelity": 0.9999}])
+def test_a_tested_scorer_is_made_again_from_its_rows(boosted, options, tmp_path):
+    model, X_fit, X_val, _ = boosted
+    options = {"fidelity": 0.98, "random_state": 3, **options}
+    if options["fidelity"] == 0.9999:
+        options["confidence"] = 0.05  # so that so few rows can test it
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, **options)
+    result.save(tmp_path / "scorer")
+    again = {"X_fit": X_fit, "build": pine_boost.accelerate_booster}
+    verdict = verify_scorer(model, tmp_path / "scorer", X_val, **again)
+    assert verdict.agrees, verdict.faults
+    assert "gave the same scorer once more" in verdict.summary()
+    assert "before X_val was seen" not in verdict.summary()
+    with pytest.raises(CertificateMismatch, match=r"X_fit \(1999 rows\) is not the table of the record \(2000 rows\)"):
+        verify_scorer(model, tmp_path / "scorer", X_val, **{**again, "X_fit": X_fit[1:]})
+    facts = json.loads(json.dumps(dict(result.facts)))
+    facts["made"]["random_state"] = 4
+    replace(result, facts=facts).save(tmp_path / "seed")
+    assert verify_scorer(model, tmp_path / "seed", X_val).agrees
+    if result.status == "VALIDATED":
+        assert not verify_scorer(model, tmp_path / "seed", X_val, **again).agrees
+
+
+def test_what_time_ended_is_not_made_again(boosted, tmp_path):
+    model, X_fit, X_val, _ = boosted
+    again = {"X_fit": X_fit, "build": pine_boost.accelerate_booster}
+    pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98, time_limit=60).save(tmp_path / "limited")
+    with pytest.raises(InvalidInputError, match="made within time_limit=60, and time does not end a search twice"):
+        verify_scorer(model, tmp_path / "limited", X_val, **again)
+    pine_boost.accelerate_booster(model).save(tmp_path / "proved")
+    with pytest.raises(InvalidInputError, match="X_fit is for one that was tested, with its X_val"):
+        verify_scorer(model, tmp_path / "proved", **again)
 
 
 def test_a_smaller_model_cannot_bring_other_labels_or_another_table(boosted, tmp_path):
