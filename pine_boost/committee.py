@@ -423,10 +423,10 @@ def _result(
 ) -> CommitteeResult:
     """Test wholes on X_val in their order; the last that passes is the result, else the original with its figures."""
     assert target.fidelity is not None  # no loss is tested
-    classes = np.asarray(committee.whole.predict(tables.X_val))
     nothing = Tested(0, lower_bound(0, target.n_rows, target.confidence), accepted=False)
 
     def test() -> tuple[list[Tested], Tested, Whole]:
+        classes = np.asarray(committee.whole.predict(tables.X_val))
         sequence, best, chosen = FixedSequence(target.tests()), nothing, (committee.whole, before)
         tested: list[Tested] = []
         for make in wholes:

@@ -6,7 +6,7 @@ A measurement with exact binomial intervals, never a proof: it says nothing abou
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,7 +20,7 @@ from pine_boost.certificate.claims import comparison_claim, comparison_promise
 from pine_boost.certificate.saved import model_path
 from pine_boost.committee import committee_of
 from pine_boost.compression.fixed_sequence import lower_bound
-from pine_boost.compression.reading import count_segments
+from pine_boost.compression.reading import by_name, count_segments
 from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.files import require_free_file, save_file
@@ -437,8 +437,7 @@ def compare_answers(
     has_few = are_classes and len(np.unique(a.labels)) <= _MOST_DECISIONS
     n_changed = int(changed.sum())
     same = Coverage.of(n_rows, n_rows - n_changed, confidence)
-    labels = _columns(segments, X_before)
-    named = labels if isinstance(labels, Mapping) else {} if labels is None else {"": labels}
+    labels = {name: _labels(given, X_before) for name, given in by_name(segments).items()}
     return ModelComparison(
         names=(before.name, after.name),
         n_rows=n_rows,
@@ -451,7 +450,7 @@ def compare_answers(
         confidence=confidence,
         tolerance=tolerance,
         differences=_differences(moved),
-        segments=count_segments(named, changed, confidence),
+        segments=count_segments(labels, changed, confidence),
         decisions=count_segments({"": a.labels}, changed, confidence) if has_few else (),
         worst=_worst(a, b, changed, moved),
         accuracy=None if y is None or not are_classes else _accuracy(a.labels, b.labels, y, confidence),
@@ -497,10 +496,8 @@ def _differences(moved: FloatArray | None) -> dict[str, float]:
     return {name: float(value) for name, value in figures.items()}
 
 
-def _columns(segments: Any, X: Any) -> Any:
+def _labels(segments: Any, X: Any) -> Any:
     """The labels of segments that are named by a column of a frame; anything else unchanged."""
-    if isinstance(segments, Mapping):
-        return {name: _columns(labels, X) for name, labels in segments.items()}
     if not isinstance(segments, (str, int, np.integer)):
         return segments
     try:
@@ -516,7 +513,7 @@ def _columns(segments: Any, X: Any) -> Any:
 
 def segment_column(path: str | os.PathLike[str], column: str) -> npt.NDArray[Any]:
     """A column of a table file that need not be one of a model's."""
-    return np.asarray(_columns(column, read_any(Path(path), {})))
+    return np.asarray(_labels(column, read_any(Path(path), {})))
 
 
 def _worst(a: Said, b: Said, changed: BoolArray, moved: FloatArray | None) -> tuple[ComparedRow, ...]:

@@ -2,7 +2,6 @@
 
 import json
 import time
-from typing import Any, cast
 
 import lightgbm
 import matplotlib
@@ -14,7 +13,7 @@ from sklearn import ensemble
 import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelError
 from pine_boost.certificate.claims import segments_in_words
-from pine_boost.compression.reading import find_segments
+from pine_boost.compression.reading import count_segments
 from pine_boost.compression.record import Segment
 from tests.support.native_models import make_table
 
@@ -98,7 +97,7 @@ def test_segments_add_up(binary):
 def test_segments_of_missing_values_have_a_name():
     changed = np.array([True, False, False, False])
     given = [np.nan, None, "a", "a"]
-    segments = find_segments(given, None, cast(Any, None), changed, 0.9)
+    segments = count_segments({"": given}, changed, 0.9)
     assert {segment.name for segment in segments} == {"missing", "a"}
 
 

@@ -21,7 +21,7 @@ from pine_boost.certificate.saved import REPORT, digests, model_path, read_named
 from pine_boost.compression.distance import measure
 from pine_boost.compression.goal import ERROR, SQUARED, Goal, Loss
 from pine_boost.compression.path import Task
-from pine_boost.compression.reading import Tables, find_segments
+from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import (
     RECORD,
     WORK,
@@ -44,7 +44,6 @@ from pine_boost.native.figures import SIZES, SideBySide, side_by_side
 from pine_boost.native.predict import model_file, original_bytes
 from pine_boost.notebooks import displayed
 from pine_boost.options import CompressOptions, counted
-from pine_boost.tables.schema import schema_of
 
 _NO_ORIGINAL = (
     "This result was loaded from its folder, without the original; use CompressResult.load(folder, original=...)."
@@ -273,9 +272,7 @@ def build_compress_result(
         overlap=tables.overlap.share,
         leaves_lossless=goal.forest.n_leaves,
         path=validated.tested,
-        segments=find_segments(
-            options.segments, tables.X_val, schema_of(parsed.forest), validated.changed, options.confidence
-        ),
+        segments=tables.segments(validated.changed, options.confidence),
         **attacked,
         **measure(
             *(parsed, compressed, tables.X_val, validated.changed, validated.losses, options.confidence),

@@ -39,13 +39,18 @@ class Tables:
     """Both tables as the trees see them.
 
     ``X_val`` is as the user gave it, for the native library; the rows themselves where they are
-    read in chunks.
+    read in chunks. ``labels`` are those of the segments by their name.
     """
 
     fit: AnyRows
     val: AnyRows
     X_val: Any
     overlap: Overlap
+    labels: Mapping[str, Iterable[Any]]
+
+    def segments(self, changed: BoolArray, confidence: float) -> tuple[Segment, ...]:
+        """Changed rows of X_val by segment, largest segments first."""
+        return count_segments(self.labels, changed, confidence)
 
     def status(self, *, has_passed: bool, promise: str = VALIDATED) -> str:
         """What may be said of a test on X_val."""
@@ -116,21 +121,19 @@ def read_tables(
             option=(name, "X_fit", "allow_overlap"),
         )
     asked = X_val if isinstance(val, MemoryRows) else val
-    # labels that do not fit are refused now and not after the search
-    find_segments(options.segments, asked, schema, np.zeros(val.n_rows, bool), options.confidence)
+    labels = {name: _labels(given, asked, schema) for name, given in by_name(options.segments).items()}
+    tables = Tables(fit, val, asked, overlap, labels)
+    tables.segments(np.zeros(val.n_rows, bool), options.confidence)  # refuses labels now and not after the search
     if spent is not None:
         refuse_spent(spent, hashes_of(val), "X_val")
-    return Tables(fit, val, asked, overlap)
+    return tables
 
 
-def find_segments(
-    given: Any, X_val: Any, schema: InputSchema, changed: BoolArray, confidence: float
-) -> tuple[Segment, ...]:
-    """Changed rows by segment, largest segments first; none without ``given``."""
-    if given is None:
-        return ()
-    named = given if isinstance(given, Mapping) else {"": given}
-    return count_segments({name: _labels(labels, X_val, schema) for name, labels in named.items()}, changed, confidence)
+def by_name(segments: Any) -> Mapping[str, Any]:
+    """Named divisions of the rows; a single one has no name."""
+    if segments is None:
+        return {}
+    return segments if isinstance(segments, Mapping) else {"": segments}
 
 
 def count_segments(labels: Mapping[str, Iterable[Any]], changed: BoolArray, confidence: float) -> tuple[Segment, ...]:

@@ -20,7 +20,7 @@ from pine_boost.budget import SHARES, Budget, OutOfTime, Step
 from pine_boost.compression.fit import build_equations
 from pine_boost.compression.fixed_sequence import Target, Tested, allowed, lower_bound
 from pine_boost.compression.path import Pace, Task, set_up, walk
-from pine_boost.compression.reading import Tables, find_segments, read_tables
+from pine_boost.compression.reading import Tables, read_tables
 from pine_boost.compression.record import TREES, rows_digest
 from pine_boost.compression.validation import choose
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
@@ -80,7 +80,6 @@ def find_exits(
         say(report_progress, "testing the exits on X_val")
         found = budget.run(validate_exits, task, stages, flat, native, tables, options, test)
     confidence, n_changed = float(options.confidence), int(found.changed.sum())
-    segments = find_segments(options.segments, tables.X_val, schema_of(parsed.forest), found.changed, confidence)
     statement = {
         "fidelity": float(options.fidelity),
         "confidence": confidence,
@@ -91,7 +90,7 @@ def find_exits(
         "bound": lower_bound(n_changed, tables.val.n_rows, confidence),
         "overlap": tables.overlap.share,
         "validation_digest": rows_digest(tables.val, parsed.forest.n_features),
-        "segments": [asdict(segment) for segment in segments],
+        "segments": [asdict(segment) for segment in tables.segments(found.changed, confidence)],
         "path": found.tested,
     }
     return tables.status(has_passed=found.plan is not None), statement, found.plan

@@ -29,6 +29,7 @@ from pine_boost.budget import SECONDS, Budget, finishing
 from pine_boost.cli import main
 from pine_boost.native.predict import predict_classes
 from pine_boost.proof.cpsat.solver import Stop, solve, solve_each
+from pine_boost.search import driver
 
 pytestmark = pytest.mark.usefixtures("python_hears_ctrl_c")
 
@@ -165,18 +166,19 @@ def _press_in(monkeypatch, stage):
     return left
 
 
-@pytest.mark.parametrize("stage", ["set_up", "validate", "attack"])
+@pytest.mark.parametrize("stage", ["set_up", "validate", "attack", "build_compress_result"])
 def test_ctrl_c_in_a_compression_returns_what_may_be_claimed_by_then(boosted, stage, monkeypatch):
     model, X = boosted
     left = _press_in(monkeypatch, f"pine_boost.compress.{stage}")
     result = compress_booster(model, X[:600], X[600:], fidelity=0.95)
     assert left[0] > 10**6  # no limit
     assert max(left[1:], default=0) <= SECONDS["after Ctrl-C"]
-    assert (result.record.stopped == "interrupted") == (stage != "attack")  # which comes after all sizes were tested
+    is_early = stage in ("set_up", "validate")  # the others come after all sizes were tested
+    assert (result.stopped == "interrupted") == is_early
     assert result.status in ("VALIDATED", "NOT_VALIDATED")
     assert (result.model is model) == (result.status == "NOT_VALIDATED")
     assert verify_compression(model, result.model, result.record, X[600:]).agrees
-    if stage == "attack":
+    if not is_early:
         assert result.status == "VALIDATED"
 
 
@@ -225,6 +227,24 @@ def test_the_command_that_was_interrupted_writes_its_scorer_and_says_so(boosted,
     assert main(["verify", str(tmp_path / "model.pkl"), str(tmp_path / "scorer"), "--trust-pickle"]) == 0
 
 
+def test_an_interrupted_command_measures_no_speed_and_writes_no_report(boosted, monkeypatch, tmp_path, capsys):
+    model, X = boosted
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(model))
+    for name, rows in (("fit", X[:600]), ("val", X[600:]), ("test", X[:100])):
+        np.save(tmp_path / f"{name}.npy", rows)
+    _press_in(monkeypatch, "pine_boost.compress.validate")
+    monkeypatch.setattr("pine_boost.native.figures.time_calls", None)
+    monkeypatch.setattr("pine_boost.compression.compress_result.CompressResult.evaluate", None)
+    files = [str(tmp_path / name) for name in ("model.pkl", "fit.npy", "val.npy", "test.npy", "out")]
+    names = ["compress", "--fit", "--val", "--test", "-o"]
+    arguments = [word for pair in zip(names, files, strict=True) for word in pair]
+    assert main([*arguments, "--fidelity", "0.95", "--trust-pickle"]) == 130
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["compression.json", "model.pkl"]
+    said = capsys.readouterr()
+    assert "interrupted; wrote what had passed" in said.err
+    assert "Speed-up" not in said.out
+
+
 @pytest.mark.parametrize("stage", ["set_up", "validate", "_measured"])
 def test_ctrl_c_in_a_survey_leaves_a_second_for_the_rest(boosted, stage, monkeypatch):
     model, X = boosted
@@ -261,6 +281,38 @@ def test_a_second_ctrl_c_is_raised(boosted, monkeypatch):
     monkeypatch.setattr(sys.modules["pine_boost.compress"], "set_up", pressed)
     with pytest.raises(KeyboardInterrupt):
         compress_booster(model, X[:600], X[600:], fidelity=0.95)
+
+
+def test_ctrl_c_while_a_serving_margin_is_looked_for_loses_nothing_but_the_margin(data, monkeypatch):
+    model, X = data
+    left = _press_in(monkeypatch, "pine_boost.build_result.find_margin")
+    result = prune_booster(model, X[:250], X[250:], alpha=0.4, indifference=0.3)
+    assert result.status == "CERTIFIED"
+    assert len(left) == 2
+    assert left[0] > 10**6 > SECONDS["after Ctrl-C"] >= left[1]
+    _check(result, model, X)
+
+
+def test_after_ctrl_c_all_second_proofs_of_a_sweep_share_a_second(data, monkeypatch):
+    model, X = data
+    left = []
+    finish = driver.finish
+
+    def watch(state, budget, *larger):
+        left.append(budget.remaining)
+        return finish(state, budget, *larger)
+
+    def press(alpha, step):
+        if alpha == 0.1:  # the last of all
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "finish", watch)
+    swept = sweep(model, X[:250], X[250:], alphas=[0.1, 0.2, 0.4], reweight="tree", callback=press)
+    assert swept.alphas == (0.1, 0.2, 0.4)
+    assert len(left) == 3
+    assert max(left) <= SECONDS["after Ctrl-C"]
+    for result in swept:
+        _check(result, model, X)
 
 
 def test_ctrl_c_in_a_sweep_keeps_what_was_done(data):
@@ -328,6 +380,18 @@ def test_the_first_ctrl_c_of_a_conclusion_is_let_pass_and_the_second_is_not():
         _press_twice()
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_conclusion_inside_a_command_lets_the_first_ctrl_c_pass_too():
+    with finishing(ignored=0) as presses:
+        with finishing():
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt), finishing(ignored=0):
+                signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert len(presses) == 3
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _press_twice():
