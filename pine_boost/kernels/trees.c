@@ -15,7 +15,8 @@
  *   bits 40..63  distance to the left child, the right one follows it; 0 at a leaf
  * A leaf reads column 0 and stays where it is, so that rows may walk a tree in step.
  *
- * Trees without category splits and long distances are walked in shorter nodes, quick_t and brief_t.
+ * Trees without category splits and long distances are walked in shorter nodes, quick_t and brief_t. Where paths are
+ * long for what their splits read, the leaves of LANES trees are looked up together instead, see leaf_masks.py.
  */
 #include <math.h>
 #include <stdint.h>
@@ -715,12 +716,33 @@ static void release(scratch_t *scratch)
     free(scratch->bins), free(scratch->sums), free(scratch->native);
 }
 
+/* The leaves of the rows that are left of a block, in the tree at a place of the order; masks give them for LANES trees
+ * at once. */
+static void leaves_at(const scorer_t *s, const table_t *table, int64_t first, int64_t place, int64_t n_left,
+                      scratch_t *scratch)
+{
+    int64_t lane = s->mask ? place % LANES : 0, end = s->mask ? place + LANES : place + 1;
+    const uint8_t *slots = scratch->slots;
+    if (lane == 0) {
+        if (end > s->n_trees) end = s->n_trees;
+        for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[end]; i++)
+            bin_rows(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins);
+    }
+    if (!s->mask) {
+        walk_rows(s, s->order[place], scratch->bins, slots, n_left, scratch->leaves);
+        return;
+    }
+    for (int64_t j = 0; j < n_left && lane == 0; j++)
+        mask_trees(s, place / LANES, place / LANES + 1, scratch->bins + slots[j] * s->n_columns, scratch->ahead[slots[j]]);
+    for (int64_t j = 0; j < n_left; j++) scratch->leaves[j] = scratch->ahead[slots[j]][lane];
+}
+
 static void score_block(const scorer_t *s, const table_t *table, int64_t first, int64_t count, scratch_t *scratch,
                         int32_t *classes, int32_t *met)
 {
     uint8_t *slots = scratch->slots;
     double *sums = scratch->sums;
-    int64_t n_sums = s->n_sets * s->n_outputs, n_left = 0, place = 0, n_binned = 0;
+    int64_t n_sums = s->n_sets * s->n_outputs, n_left = 0, place = 0;
     for (int64_t j = 0; j < count; j++) {
         if (is_refused(s, table, first + j)) {
             classes[j] = REFUSED;
@@ -734,19 +756,7 @@ static void score_block(const scorer_t *s, const table_t *table, int64_t first, 
         int64_t end = s->stage[stage], first_set = s->stage_set[stage];
         for (; place < end; place++) {
             int64_t tree = s->order[place];
-            if (place >= n_binned) {
-                int64_t begin = n_binned;
-                n_binned = s->mask && place + LANES < s->n_trees ? place + LANES : s->mask ? s->n_trees : place + 1;
-                for (int64_t i = s->fresh_offset[begin]; i < s->fresh_offset[n_binned]; i++)
-                    bin_rows(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins);
-                for (int64_t j = 0; j < n_left && s->mask; j++)
-                    mask_trees(s, place / LANES, place / LANES + 1, scratch->bins + slots[j] * s->n_columns,
-                               scratch->ahead[slots[j]]);
-            }
-            if (s->mask)
-                for (int64_t j = 0; j < n_left; j++) scratch->leaves[j] = scratch->ahead[slots[j]][place % LANES];
-            else
-                walk_rows(s, tree, scratch->bins, slots, n_left, scratch->leaves);
+            leaves_at(s, table, first, place, n_left, scratch);
             if (n_sums == 1)
                 for (int64_t j = 0; j < n_left; j++) sums[slots[j]] += s->value[scratch->leaves[j]];
             else
