@@ -194,12 +194,13 @@ def row_walks(flat: FlatForest, order: Int32Array, quick: npt.NDArray[Any], quic
 
 
 def row_sources(flat: FlatForest) -> Int32Array:
-    """Feature, first edge, number of edges and column of each source; -1 where not only NaN is special."""
-    column, n_edges = flat.source_column[:-1], np.diff(flat.source_edge)
-    is_plain = (np.diff(flat.source_column) == 1) & (flat.source_known < 0) & (n_edges > 0) & (n_edges <= TOP_BIN)
-    is_plain &= (flat.column_zero[column] < 0) & (flat.column_base[column] == 0)
-    found = np.stack([flat.source_feature, flat.source_edge[:-1], n_edges, np.where(is_plain, column, -1)], axis=1)
-    return found.astype(np.int32)
+    """Feature, first edge, number of edges, first column of each source and one past the last, as ``row_source``."""
+    first, end, n_edges = flat.source_column[:-1], flat.source_column[1:], np.diff(flat.source_edge)
+    is_plain = (flat.source_known < 0) & (n_edges > 0) & (n_edges <= TOP_BIN)
+    if len(first):
+        is_plain &= np.logical_and.reduceat((flat.column_zero < 0) & (flat.column_base == 0), first)
+    found = [flat.source_feature, flat.source_edge[:-1], n_edges, first, np.where(is_plain, end, first)]
+    return np.stack(found, axis=1).astype(np.int32)
 
 
 def fresh_sources(flat: FlatForest, order: Int32Array) -> tuple[Int32Array, Int32Array]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.flat_forest import CATEGORY_BIT, FlatForest, Int32Array
+from pine_boost.kernels.flat_forest import CATEGORY_BIT, TOP_BIN, FlatForest, Int32Array
 
 LANES = 8  # trees in a block
 _LEAVES = 64  # in a mask
@@ -24,7 +24,7 @@ def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[An
     """Tables for trees in an order of visits, see ``trees.c``; None where walking is less work, or tables too large.
 
     ``mask`` and ``all_leaves`` are filled by the kernel from ``node_line``: of each split, the first line of its part,
-    the first one whose bins go right, and one past the last.
+    the first one whose bins go right, and one past the last of these and of the part.
     """
     n_blocks = -(-flat.n_trees // LANES)
     if np.diff(flat.leaf_offset).max() > _LEAVES or n_blocks * flat.n_columns > _MOST_BINS:
@@ -32,8 +32,10 @@ def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[An
     block = np.empty(flat.n_trees, dtype=np.int64)
     block[order] = np.arange(flat.n_trees) // LANES
     inner = np.flatnonzero(flat.leaf_of_node < 0)
-    rank, column = flat.rank[inner].astype(np.int64), flat.column[inner]
+    rank, own_column = flat.rank[inner].astype(np.int64), flat.column[inner]
     is_category = (flat.node[inner] >> np.uint64(CATEGORY_BIT) & np.uint64(1)) > 0
+    read_as, special, n_bins = _bins(flat, own_column[~is_category], rank[~is_category])
+    column = read_as[own_column]
 
     # a part is a block and a column that it reads
     key = block[flat.node_tree[inner]] * flat.n_columns + column
@@ -41,7 +43,6 @@ def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[An
     is_read[key] = True
     number, read = np.cumsum(is_read), np.flatnonzero(is_read)
     part, part_column = number[key] - 1, read % flat.n_columns
-    special, n_bins = _bins(flat, column[~is_category], rank[~is_category])
     n_bins = n_bins[part_column]
     if _LEAST_DEPTH * len(read) > flat.depth.sum() or n_bins.sum() > _MOST_BINS:
         return None
@@ -53,6 +54,8 @@ def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[An
     begins[right] = True
     for one in np.unique(part[is_category]):
         begins[first_bin[one] : first_bin[one] + n_bins[one]] = True
+    is_shared = np.isin(part_column, column[own_column != column])
+    begins[(first_bin + n_bins - 1)[is_shared]] = True
     begins[first_bin] = False
     line = np.cumsum(begins)
     line -= np.repeat(line[first_bin], n_bins)
@@ -60,9 +63,9 @@ def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[An
     if n_lines.max(initial=0) > _MOST_LINES or LANES * n_lines.sum() > _MOST_MASKS:
         return None
     first_line = np.cumsum(n_lines) - n_lines
-    node_line = np.zeros((len(flat.node), 3), dtype=np.int32)
-    begin = first_line[part]
-    node_line[inner] = np.stack([begin, begin + line[right], begin + n_lines[part]], axis=1)
+    node_line = np.zeros((len(flat.node), 4), dtype=np.int32)
+    begin, end = first_line[part], (first_line + n_lines)[part]
+    node_line[inner] = np.stack([begin, begin + line[right], end - (own_column != column), end], axis=1)
     parts = np.empty(len(read), dtype=[("column", np.uint32), ("first_bin", np.uint32), ("first_line", np.uint32)])
     parts["column"], parts["first_bin"], parts["first_line"] = part_column, first_bin, first_line
     return {
@@ -79,19 +82,30 @@ def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[An
 
 def _bins(
     flat: FlatForest, column: Int32Array, rank: npt.NDArray[np.int64]
-) -> tuple[dict[str, Int32Array], npt.NDArray[np.int64]]:
-    """Bins of NaN and zero, lowered to the first one above every rank of their column, and numbers of bins."""
+) -> tuple[Int32Array, dict[str, Int32Array], npt.NDArray[np.int64]]:
+    """The column that each one is read as, bins of NaN and zero, and numbers of bins.
+
+    These bins are lowered to the first one above every rank of their column. Two columns of a feature that differ in
+    the side of NaN alone are read as the one where NaN goes right; its bin is the last there, which others do not have.
+    """
     source = flat.column_source[1:]
     is_category = np.append(False, flat.source_known[source] >= 0)
     top = np.zeros(flat.n_columns, dtype=np.int64)
     np.maximum.at(top, column, rank + 1)
-    special = {
-        name: np.where(is_category, own, np.minimum(own, top)).astype(np.int32)
-        for name, own in (("column_nan", flat.column_nan), ("column_zero", flat.column_zero))
-    }
+    nan, zero = (
+        np.where(is_category, own, np.minimum(own, top)).astype(np.int32) for own in (flat.column_nan, flat.column_zero)
+    )
     passed = np.append(0, np.diff(flat.source_edge)[source] - flat.column_base[1:])
     largest = np.where(is_category, np.append(0, flat.most_states[source]), np.maximum(passed, top))
-    return special, largest + 1
+
+    one = flat.source_column[:-1][np.diff(flat.source_column) == 2]
+    other, last = one + 1, np.maximum(largest[one], top[one + 1]) + 1
+    is_shared = (flat.column_base[one] == 0) & (zero[one] < 0) & (zero[other] < 0) & (last <= TOP_BIN)
+    is_shared &= (flat.column_nan[one] >= last - 1) & (flat.column_nan[other] == 0)
+    one, other, last = one[is_shared], other[is_shared], last[is_shared]
+    read_as = np.arange(flat.n_columns, dtype=np.int32)
+    read_as[other], nan[one], largest[one] = one, last, last
+    return read_as, {"column_nan": nan, "column_zero": zero}, largest + 1
 
 
 def _aligned(n: int) -> npt.NDArray[np.uint64]:

@@ -107,8 +107,8 @@ typedef struct {
     int64_t row_depth;
     const brief_t *brief;
     const int32_t *row_root, *row_leaf;
-    /* in the order of fresh_source: feature, first edge, number of edges, and column, -1 where a number is not all that
-     * the source tells apart */
+    /* in the order of fresh_source: feature, first edge, number of edges, first column, and one past the last; no column
+     * where sources tell more apart than numbers and NaN */
     const int32_t *row_source;
     /* leaves by masks, see leaf_masks.py; null where paths are walked */
     const uint64_t *mask, *all_leaves;
@@ -251,9 +251,9 @@ static void bin_fresh(const scorer_t *s, const table_t *table, int64_t first, in
     int64_t is_float32 = table->is_float32, rounds = s->is_float32 && !is_float32;
     int64_t is_hidden = table->is_raw && s->has_missing_value; /* a number may stand for NaN */
     for (int64_t i = first; i < last; i++) {
-        const int32_t *source = s->row_source + 4 * i;
+        const int32_t *source = s->row_source + 5 * i;
         double x = is_float32 ? ((const float *)table->data)[source[0]] : ((const double *)table->data)[source[0]];
-        if (source[3] < 0 || x != x || is_hidden) {
+        if (source[3] == source[4] || x != x || is_hidden) {
             bin_row(s, s->fresh_source[i], table, 0, bins);
             continue;
         }
@@ -261,7 +261,8 @@ static void bin_fresh(const scorer_t *s, const table_t *table, int64_t first, in
         if (fabs(x) <= s->zero) x = 0.0;
         const double *edge = s->edge + source[1];
         int64_t n = source[2];
-        bins[source[3]] = (uint16_t)(s->is_closed ? count_passed(edge, n, x, 1) : count_passed(edge, n, x, 0));
+        uint16_t passed = (uint16_t)(s->is_closed ? count_passed(edge, n, x, 1) : count_passed(edge, n, x, 0));
+        for (int64_t column = source[3]; column < source[4]; column++) bins[column] = passed;
     }
 }
 
@@ -461,15 +462,15 @@ void pine_fill_masks(const scorer_t *s, const int32_t *node_line, int64_t n_node
         int64_t tree = s->order[place], end = tree + 1 < s->n_trees ? s->root[tree + 1] : n_nodes;
         for (int64_t i = end - 1; i >= s->root[tree]; i--) {
             uint64_t node = s->node[i], step = node >> 40;
-            const int32_t *line = node_line + 3 * i;
+            const int32_t *line = node_line + 4 * i;
             if (!step) {
                 below[i] = (uint64_t)1 << (s->leaf_of_node[i] - s->leaf_offset[tree]);
                 continue;
             }
             uint64_t left = below[i + (int64_t)step], right = below[i + (int64_t)step + 1];
             below[i] = left | right;
-            for (int64_t j = line[0]; j < line[2]; j++) {
-                int is_right = j >= line[1];
+            for (int64_t j = line[0]; j < line[3]; j++) {
+                int is_right = j >= line[1] && j < line[2];
                 if (node >> 39 & 1) is_right = goes_right(s, s->tree_set[tree], node, (uint16_t)(j - line[0]));
                 mask[j * LANES + place % LANES] &= ~(is_right ? left : right);
             }
