@@ -1,4 +1,4 @@
-"""Smaller shapes of a forest: the node at which the path to each original leaf ends now, its owner.
+"""Smaller shapes of a forest: which splits stay, and the node at which the path to each original leaf ends, its owner.
 
 Leaves are numbered from left to right, so that collapsing a node is one assignment to a range of leaves.
 """
@@ -6,28 +6,21 @@ Leaves are numbered from left to right, so that collapsing a node is one assignm
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.kernels.leaf_tables import sum_leaves
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, PrunedForest
 from pine_boost.model.grid import fold_intercept, native_grid, written_on_grid
-from pine_boost.model.trimming import Subtrees, leaf_above, trim
+from pine_boost.model.trimming import Subtrees, forest_subtrees, leaf_above, trim, trim_pruned
 
 SLICE = "slice"  # the name of the first rounds of the original
 GONE = -1  # the owner of the leaves of a tree that was dropped, as in `trimming.leaf_above`
 # Leaves of averages: far finer than any vote, and coarse enough that the exporter's check of a
 # mean against a threshold (exporters/sklearn.py) holds for thousands of trees.
 _FINEST_MEAN = 24
-
-
-def owners(forest: Forest, subtrees: Subtrees, stays: BoolArray) -> IntArray:
-    """The owner of each leaf if only some splits stay; a tree without a split is dropped.
-
-    ``stays`` is over nodes; a split below one that goes has gone, too.
-    """
-    kept = np.flatnonzero(stays[forest.tree_offset[:-1]])
-    return leaf_above(forest, trim(forest, kept, ~stays))[subtrees.leaf_node]
 
 
 def begins(owner: IntArray) -> BoolArray:
@@ -118,3 +111,65 @@ def to_pruned(forest: Forest, subtrees: Subtrees, shape: Shape) -> PrunedForest:
     weights[kept] = 1.0
     pruned = written_on_grid(forest, subtrees.leaf_node, value, left_over, kept, weights, grid)
     return collapsed(pruned, subtrees, shape.owner)
+
+
+Kept = BoolArray  # which splits stay; one only if all splits above it do
+
+
+class Splits:
+    """The inner nodes of all trees, parents before children.
+
+    Attributes
+    ----------
+    forest : Forest
+    subtrees : Subtrees
+    node : int64 (n_splits,)
+    parent : int64 (n_splits,)
+        Position of the split above, -1 at a root.
+    is_root : bool (n_splits,)
+    """
+
+    def __init__(self, forest: Forest) -> None:
+        self.forest, self.subtrees = forest, forest_subtrees(forest)
+        self.node = node = self.subtrees.inner
+        position = np.full(forest.n_nodes + 1, -1)  # the last one is for roots
+        position[node] = np.arange(len(node))
+        self.parent: IntArray = position[self.subtrees.parent[node]]
+        self.is_root: BoolArray = self.parent < 0
+
+    def size(self, kept: Kept) -> int:
+        """Leaves of the trees that are left: one more than splits in every tree that has any."""
+        return int(np.count_nonzero(kept) + np.count_nonzero(kept & self.is_root))
+
+    def ends(self, kept: Kept) -> Kept:
+        """The kept splits with only leaves below, which can be collapsed next."""
+        above = self.parent[kept & ~self.is_root]
+        ends = kept.copy()
+        ends[above] = False
+        return ends
+
+    def ranges(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Largest minus smallest leaf value below every split."""
+        return self.subtrees.ranges(values, self.node)
+
+    def owners(self, kept: Kept) -> IntArray:
+        """The owner of each leaf of the original; a tree without a split is dropped."""
+        forest, stays = self.forest, np.zeros(self.forest.n_nodes, dtype=bool)
+        stays[self.node[kept]] = True
+        trees = np.flatnonzero(stays[forest.tree_offset[:-1]])
+        return leaf_above(forest, trim(forest, trees, ~stays))[self.subtrees.leaf_node]
+
+    def of_model(self, pruned: PrunedForest | None) -> Kept:
+        """The splits that a model still has."""
+        if pruned is None:
+            return np.ones(len(self.node), dtype=bool)
+        trimming = trim_pruned(pruned)
+        return np.isin(self.node, trimming.node[~trimming.is_leaf])
+
+    def collapse(self, pruned: PrunedForest, kept: Kept) -> PrunedForest:
+        """The model with all other splits collapsed; the leaves below each of them agree already.
+
+        Splits above equal values go, too, but not the root of a kept tree.
+        """
+        value = pruned.value_int[self.subtrees.leaf_node, 0]
+        return collapsed(pruned, self.subtrees, self.owners(kept & ((self.ranges(value) > 0) | self.is_root)))

@@ -9,10 +9,10 @@ import threadpoolctl
 
 from pine_boost.exporters import export
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.shape import Splits
 from pine_boost.native.predict import original_bytes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Answer
-from pine_boost.search.shapes import Splits
 from tests.adversary.natives import native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, plant, possible
 from tests.adversary.proving import ADVERSARIES, EVERY, proofs

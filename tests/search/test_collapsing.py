@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from pine_boost.budget import Budget, Effort, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.shape import numbers
+from pine_boost.model.shape import Splits, numbers
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search import collapsing, driver
+from pine_boost.search.collapsing import Collapser, RangeProgram, spared_leaves
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.driver import search_leaves, search_stages
 from pine_boost.search.lp_columns import leaf_columns
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.shapes import Collapser, RangeProgram, Splits
 from tests.support.bruteforce import all_rows, check_proofs, keeps_all, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS
 
@@ -225,7 +225,7 @@ def test_only_leaves_that_nobody_reaches_are_spared():
         splits = Splits(small.problem.forest)
         value = np.arange(small.problem.trees.n_leaves)
         few = small.problem.trees.leaves(small.fit_states[:1])
-        spared = splits.spared(small.problem, few, value)
+        spared = spared_leaves(small.problem, splits, few, value)
         inside = all_rows(small)[small.problem.region.contains(all_rows(small))]
         reached = np.unique(np.concatenate([small.problem.trees.leaves(inside), few]))
         assert np.array_equal(spared[reached], value[reached])

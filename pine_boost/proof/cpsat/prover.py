@@ -100,7 +100,7 @@ class Prover:
     def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
         self.problem = problem
         self.n_jobs = n_jobs
-        self._encoding: Encoding | None = None
+        self.known_encoding: Encoding | None = None  # the base model, once it is built
         self._near: tuple[bytes, Encoding] | None = None  # over the trees of the last difference
         self._listing: list[Listing | None] = []  # empty until it is asked for
         # per settings and question, the turn that last had an answer
@@ -108,14 +108,14 @@ class Prover:
 
     def encoding(self, budget: Budget) -> Encoding:
         """The base CP-SAT model, built once; raises `OutOfTime` if the budget ends first."""
-        if self._encoding is None:
-            self._encoding = self._encode(None, budget)
-        return self._encoding
+        if self.known_encoding is None:
+            self.known_encoding = self._encode(None, budget)
+        return self.known_encoding
 
     def on(self, problem: Problem) -> Prover:
         """A prover of other questions about the same model in the same region, with the same base model."""
         other = Prover(problem, self.n_jobs)
-        other._encoding, other._near = self._encoding, self._near
+        other.known_encoding, other._near = self.known_encoding, self._near
         other._listing = self._listing
         return other
 
@@ -130,11 +130,6 @@ class Prover:
     def _encode(self, wanted: BoolArray | None, budget: Budget) -> Encoding:
         problem = self.problem
         return encode_region(problem.space, problem.region, problem.trees, wanted, budget)
-
-    @property
-    def known_encoding(self) -> Encoding | None:
-        """The base model, if it is already built."""
-        return self._encoding
 
     def prove(
         self, pruned: PrunedForest, questions: list[Question], settings: tuple[SolverSetting, ...], budget: Budget
