@@ -183,8 +183,7 @@ def compress_booster(
         target = Target(tables.val.n_rows, confidence, options.fidelity, max_loss, is_error)
         target.require_rows()
         lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
-        moved = options.tolerance
-        rows, seed = tables.fit, random_state
+        rows, seed, moved = tables.fit, random_state, options.tolerance
         task = budget.run(set_up, parsed, minimize, rows, seed, budget, tolerance=moved, lossless=lossless)
         # path; it and the choice from it are fixed before a row of X_val is predicted
         part = replace(budget.until(SHARES["compression path"]), callback=report_progress)

@@ -20,7 +20,7 @@ from pine_boost.compression.record import LEAVES, TREES, WORK
 from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray, Model
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.shape import GONE, Shape, margins, original_shape, slice_shape
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import build_space
 from pine_boost.model.synthetic_rows import TREE_WORK
 from pine_boost.model.trimming import Subtrees, Trimming, forest_subtrees, trimmed_forest
 from pine_boost.tables.rows import AnyRows
@@ -107,7 +107,6 @@ class Task:
     parsed: Model
     lossless: Trimming | None
     goal: Goal
-    space: StateSpace
     trees: StateTrees
     subtrees: Subtrees
     original: Shape
@@ -142,7 +141,7 @@ def set_up(
     original = original_shape(goal.forest, subtrees)
     sample = draw_rows(goal, space, trees, original, fit, seed, budget)
     cost = build_cost(minimize, subtrees, sample.fit_leaves)
-    return Task(parsed, lossless, goal, space, trees, subtrees, original, sample, cost)
+    return Task(parsed, lossless, goal, trees, subtrees, original, sample, cost)
 
 
 def find_path(task: Task, allowed_share: float, budget: Budget) -> Outcome[list[Candidate]]:

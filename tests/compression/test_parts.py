@@ -40,7 +40,7 @@ def case(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pine_boost.compression.path_rows._MOST_POINTS", 1000)
         task = set_up(read_model(native), "leaves", MemoryRows(X.astype(np.float64)), 0, Budget.of())
-    return task, X, task.trees.leaves(task.space.states(X))
+    return task, X, task.trees.leaves(build_space(task.goal.forest).states(X))
 
 
 def test_margins_of_the_original_shape_are_the_native_ones(case):

@@ -16,6 +16,7 @@ from pine_boost.budget import Budget
 from pine_boost.compression.fixed_sequence import allowed
 from pine_boost.compression.path import set_up
 from pine_boost.model.shape import GONE, margins
+from pine_boost.model.states import build_space
 from pine_boost.native.predict import _LOADED
 from pine_boost.parsers import read_model
 from pine_boost.proof.exits import faults_of
@@ -103,7 +104,7 @@ def test_stages_are_nested_prefixes_of_the_order(boosted):
     assert all(a.cost >= b.cost for a, b in itertools.pairwise(levels))
     assert levels[0].estimate <= levels[-1].estimate
     # refitted stages are closer to the original than its first trees are
-    leaves = task.trees.leaves(task.space.states(X_val))
+    leaves = task.trees.leaves(build_space(task.goal.forest).states(X_val))
     original = margins(task.original, parsed.forest, leaves)[:, 0]
     middle = len(stages.counts) // 2
     refitted = margins(stages.shapes[middle], parsed.forest, leaves)[:, 0]
