@@ -455,12 +455,8 @@ class Offer:
         return f"{self.promise} ({self.note})" if self.note else self.promise
 
 
-def _is_proved_scorer(offer: Offer) -> bool:
-    return offer.call.startswith("pine_boost.accelerate_booster(") and not _is_tested_scorer(offer)
-
-
-def _is_tested_scorer(offer: Offer) -> bool:
-    return offer.call.startswith("pine_boost.accelerate_booster(model, X_fit, X_val")
+def _kind(offer: Offer) -> str:
+    return offer.promise.partition(":")[0]
 
 
 def _row(cells: Sequence[str], text: str) -> str:
@@ -505,11 +501,11 @@ class Survey:
         else the strictest promise under which at least half of the work goes; else the least work.
         The scorer that rests on a statistic is for you to choose.
         """
-        offers = [offer for offer in self.offers if not _is_tested_scorer(offer)]
+        offers = [offer for offer in self.offers if _kind(offer) != "accelerated, a statistic"]
         original = offers[0]
         for offer in offers[1:]:
             speed = offer.speed_100000 or offer.speed_100
-            if _is_proved_scorer(offer) and speed is not None and speed >= _FASTER:
+            if _kind(offer) == "accelerated" and speed is not None and speed >= _FASTER:
                 return offer, f"proved for every input, needs no data, {times_in_words(speed)} times as fast"
         smaller = [offer for offer in offers[1:] if offer.work <= original.work / 2]
         if smaller:
@@ -524,7 +520,7 @@ class Survey:
         """Says that the scorer, which is proved, is faster for one row than the offer that saves work; else empty."""
         for offer in self.offers[1:]:
             speed = offer.speed_1 or 0.0
-            if _is_proved_scorer(offer) and speed >= _FASTER * (chosen.speed_1 or 1.0):
+            if _kind(offer) == "accelerated" and speed >= _FASTER * (chosen.speed_1 or 1.0):
                 return f"; the accelerated row is proved and {times_in_words(speed)} times as fast for 1 row"
         return ""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,27 +28,11 @@ from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import InputSchema
 
 if TYPE_CHECKING:
-    from pine_boost.scoring.guards import Evidence
+    from pine_boost.scoring.guards import Evidence, NativeScorer
+
+    Scorer: TypeAlias = FastScorer | NativeScorer
 
 BACKENDS = ("kernel", "native")
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """What every scorer offers: `FastScorer`, `GuardedModel`, and the native library behind a guard."""
-
-    classes_: npt.NDArray[Any]
-    n_features_in_: int
-    n_jobs: int
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Class label of every row, or its score band."""
-
-    def predict_proba(self, X: Any, *, exact: bool = ...) -> npt.NDArray[Any]:
-        """Probabilities, one column per class."""
-
-    def decision_function(self, X: Any) -> npt.NDArray[Any]:
-        """Raw margins: (n_rows,), or (n_rows, n_classes) for several outputs."""
 
 
 def require_backend(backend: str, n_jobs: int) -> None:
@@ -381,7 +365,7 @@ class GuardedModel:
     @cached_property
     def _exact(self) -> Scorer:
         """The original with its library's own bits, which the kernel has also for a bare booster."""
-        if self.backend == "kernel" or self.parts.evidence is None:
+        if isinstance(self._original, FastScorer) or self.parts.evidence is None:
             return self._original
         from pine_boost.scoring.guards import exact_scorer
 

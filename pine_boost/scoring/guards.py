@@ -53,7 +53,7 @@ from pine_boost.parsers.traits import traits_of
 from pine_boost.proof.exits import faults_of
 from pine_boost.region.region import Region
 from pine_boost.scoring.fast_scorer import FastScorer
-from pine_boost.scoring.guarded import GuardedParts, MarginGuard, MarginTest, RegionGuard, Scorer
+from pine_boost.scoring.guarded import GuardedParts, MarginGuard, MarginTest, RegionGuard
 from pine_boost.scoring.native_sum import native_sum, plain_sum
 from pine_boost.scoring.proved_exits import parts_of_model, proved_parts
 from pine_boost.scoring.scorer_folder import (
@@ -99,7 +99,7 @@ class NativeScorer:
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
 
-def exact_scorer(model: Model, native: Scorer) -> Scorer:
+def exact_scorer(model: Model, native: NativeScorer) -> FastScorer | NativeScorer:
     """What gives the probabilities of a model bit for bit: its library, or the kernel for a bare booster."""
     asks_library = traits_of(model.forest.library).probabilities is not None
     if asks_library or hasattr(model.native, "predict_proba"):
