@@ -148,9 +148,7 @@ def _from_csv(path: Path) -> list[Job]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError(f"{path} is not a CSV file of jobs: {error}.") from error
     columns = list(lines.fieldnames or ())
-    known: dict[str, Option] = {}
-    for method in METHODS:
-        known |= {n: option_of(f"{method}_booster", n) for n in fleet_options(method) if n not in known}
+    known = {name: option_of("", name) for method in METHODS for name in fleet_options(method)}
     unknown = [column for column in columns if column not in ("name", *_PATHS, *known)]
     if unknown or "name" not in columns or "model" not in columns:
         raise InvalidInputError(

@@ -23,8 +23,8 @@ from pine_boost.tables.schema import InputSchema
 
 _STARTS = 1500
 _CHANGES = 3  # features that are changed before the first look
-_ROWS_PER_ROUND = 4000
-_ROUNDS = 12
+_ROWS_PER_ROUND = 6000
+_ROUNDS = 6
 _DESCRIBED = 100
 _SHOWN = 4
 
@@ -84,8 +84,6 @@ def find_outside(
             break
         found = np.concatenate([found, look.differing(_with_one_change(region, best, random))])
         found = found[unique_rows(found)[0]]
-        if np.array_equal(look.nearest(found, 8), best):
-            break
     return look.describe(found)
 
 
@@ -200,8 +198,9 @@ def _value(value: Any) -> str:
 def _with_one_change(region: Region, states: States, random: np.random.Generator) -> States:
     """Random copies of rows, each with one feature changed to a state that the domain permits."""
     changed = states[random.integers(len(states), size=_ROWS_PER_ROUND)]
-    feature = random.integers(states.shape[1], size=len(changed))
-    for j, allowed in enumerate(region.tables.allowed):
-        rows = np.flatnonzero(feature == j)
-        changed[rows, j] = random.choice(np.flatnonzero(allowed), len(rows))
+    free = [j for j, allowed in enumerate(region.tables.allowed) if np.count_nonzero(allowed) > 1]
+    part = random.integers(max(len(free), 1), size=len(changed))
+    for number, feature in enumerate(free):
+        rows = np.flatnonzero(part == number)
+        changed[rows, feature] = random.choice(np.flatnonzero(region.tables.allowed[feature]), len(rows))
     return changed
