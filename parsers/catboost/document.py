@@ -331,9 +331,9 @@ def _symmetric_tree(item: Any, where: str, n_outputs: int, n_splits: int) -> Nod
     splits = [_split_of(split, f"{where}.splits", n_splits) for split in tree["splits"] or ()]
     depth = len(splits)
     f.require(depth <= _DEEPEST, f"{where} has {depth} splits")
-    f.require(len(tree["leaf_values"]) == n_outputs << depth, f"{where} has another number of leaf values")
+    f.require(len(tree["leaf_values"]) == n_outputs << depth, f"{where} has the wrong number of leaf values")
     weights = tree.get("leaf_weights", np.zeros(0))
-    f.require(len(weights) in (0, 1 << depth), f"{where} has another number of leaf weights")
+    f.require(len(weights) in (0, 1 << depth), f"{where} has the wrong number of leaf weights")
     n_inner, leaf = (1 << depth) - 1, leaf_numbers(depth)
     record = np.zeros(n_inner + len(leaf), dtype=record_type(n_outputs))
     record["split"] = -1

@@ -117,7 +117,7 @@ def _build_forest(document: CatboostDocument, given: Any, values: bool) -> Fores
     is_category = ~is_leaf & categorical[feature]
     value = trees["value"] * document.scale
     if not (np.all(np.isfinite(value)) and np.all((value == 0) == (trees["value"] == 0))):
-        raise MalformedModelError(f"The leaf values of the CatBoost model leave float64 when scaled. {REMEDY}.")
+        raise MalformedModelError(f"The leaf values of the CatBoost model exceed float64 when scaled. {REMEDY}.")
     with np.errstate(over="ignore"):
         largest = trees.largest(value).sum(axis=0) + np.abs(document.bias)
     if not np.all(largest < _LARGEST_SUM):

@@ -156,7 +156,7 @@ def _check_numbers(
         _refuse((node[name] != 0) & (node[name] != 1), offset, f"has {name} other than 0 or 1")
     # at categorical nodes the condition is meaningless: 1e-45 in 3.x, NaN in 1.7 and 2.x
     read = reached & (node["split_type"] == 0)
-    _refuse(read & ~np.isfinite(node["split_conditions"]), offset, "has a number not finite")
+    _refuse(read & ~np.isfinite(node["split_conditions"]), offset, "has a number that is not finite")
     for name in ("base_weights", "loss_changes", "sum_hessian"):
         _refuse(reached & ~np.isfinite(node[name]), offset, f"has {name} that are not finite")
     _refuse(is_leaf & (node["split_type"] == 1), offset, "has a leaf with categories")

@@ -110,7 +110,7 @@ def exception_of(certificate: Certificate) -> str:
         cause += f" (within {rounded_up(c.native_band, 3)}) or the proof's integers are too coarse"
     known = "such inputs exist" if c.undecided_exists else "whether such inputs exist is open"
     return (
-        f"; left out are inputs whose margin is within {rounded_up(c.undecided, 3)} of the decision "
+        f"; this leaves out inputs whose margin is within {rounded_up(c.undecided, 3)} of the decision "
         f"boundary, {cause} ({known})"
     )
 
@@ -263,7 +263,7 @@ def serving_of(certificate: Certificate) -> str:
         return ""  # without indifference the claim itself can be checked without the original
     if c.serving is None:
         return (
-            "For no margin of the pruned model was it proved that the class is the original's beyond it: only the "
+            "No margin was proved beyond which the pruned model's class is the original's: only the "
             "original can tell whether an input lies in the region."
         )
     s = c.serving
@@ -636,7 +636,7 @@ class Statement:
             old, new = losses
             return f"On the {self.n_val} validation rows, {subject} is {new:.4f} (original: {old:.4f}). {_MEASUREMENT}"
         return (
-            f"For no smaller model did the {self.n_val} validation rows show, at confidence "
+            f"The {self.n_val} validation rows did not show for any smaller model, at confidence "
             f"{rounded_down(self.confidence)}, that {subject} is at most {limit}: the original is returned and nothing "
             "is promised about any other model."
         )
@@ -892,7 +892,7 @@ def tested_scorer_claim(statement: Statement, proved: str, *, is_smaller: bool) 
         return statement.claim()
     assert statement.fidelity is not None
     return (
-        f"No earlier exits reached {rounded_down(statement.fidelity)} at confidence "
+        f"No early exits reached {rounded_down(statement.fidelity)} at confidence "
         f"{rounded_down(statement.confidence)} on the {statement.n_val} validation rows: this is the proved scorer. "
         f"{proved}"
     )

@@ -228,7 +228,7 @@ def _read(model: Any, record: CompressionRecord, role: str, trust_pickle: bool) 
 def _in_words(record: CompressionRecord) -> Iterator[str]:
     """Objections to what is claimed, given the numbers of the record itself."""
     if record.status == VALIDATED and record.fidelity is not None and record.bound < record.fidelity:
-        yield "it claims what the bound does not reach"
+        yield "it claims more than its bound shows"
     if record.keeps_class and record.tolerance is not None and record.tolerance >= 1:
         yield f"a probability cannot move by more than its tolerance of {record.tolerance}"
     if record.status == NOT_VALIDATED and record.original_digest != record.compressed_digest:
@@ -241,7 +241,7 @@ def _in_path(record: CompressionRecord, counted: Mapping[str, Any]) -> Iterator[
     """Objections to the sizes that were tested, and to the segments; ``counted`` is known of the returned size."""
     sequence = FixedSequence(record.target().tests())
     if any(sequence.is_over or sequence.judge(size) != size for size in record.path):
-        yield "sizes were accepted or refused against what their counts allow, or tested after the end of the sequence"
+        yield "sizes were accepted or rejected against their counts, or tested after the end of the sequence"
     asked = (
         record.labels_digest is not None and record.loss == ERROR,
         record.max_loss is not None and record.loss != ERROR,

@@ -159,7 +159,7 @@ def require_room(
     cause = ""
     if undecided / n_rows > 1.5 * share_fit:
         cause = (
-            " A model is surer of the rows it was trained on than of unseen ones: if X_fit holds "
+            " A model is more certain about the rows it was trained on than about unseen ones: if X_fit holds "
             "training rows, pass unseen rows as X_fit, or use indifference='auto'."
         )
     advice = (

@@ -37,8 +37,8 @@ class FitEvidence:
     distances : float64 (n_fit,)
         Distances on X_fit, lowered by the largest possible rounding error.
     swapped : float64
-        Distances on rows made by swapping values between rows of X_fit: a model is much surer of
-        the rows it was trained on than of others.
+        Distances on rows made by swapping values between rows of X_fit: a model is much more certain about
+        the rows it was trained on than about others.
     """
 
     scores: IntArray

@@ -432,4 +432,4 @@ def _check_guard(
         stated = (serving.pruned_digest, serving.region_digest, serving.tau)
         pairs["serving margin"] = (stated, own)
     for what, (found, expected) in pairs.items():
-        require(found == expected, f"The {what} is not the one that the certificate speaks of.")
+        require(found == expected, f"The {what} is not the one that the certificate names.")

@@ -326,7 +326,7 @@ def _miscounts(parsed: Model, parts: ScorerParts, stated: Statement, rows: Rows,
     bound = lower_bound(n_changed, rows.n_rows, stated.confidence)
     yield from differences("it", stated, {"n_changed": n_changed, "bound": bound, "n_val": rows.n_rows})
     if stated.fidelity is not None and bound < stated.fidelity:
-        yield "it claims what the bound does not reach"
+        yield "it claims more than its bound shows"
 
 
 def _differences(

@@ -159,8 +159,8 @@ def check_overlap(overlap: Overlap, seen_name: str, name: str, allow_overlap: bo
     )
     if not allow_overlap:
         raise InvalidInputError(
-            f"{found} Use rows that were held out; allow_overlap=True goes on without the "
-            "guarantee and says so wherever a promise is made.",
+            f"{found} Use rows that were held out; allow_overlap=True continues without the "
+            "guarantee, and every claim says so.",
             option=(name, seen_name, "allow_overlap"),
         )
     warnings.warn(

@@ -94,7 +94,7 @@ def test_the_same_kind_comes_out_with_the_same_classes(name, kind):
     certificate = result.certificate
     if certificate.undecided_exists is not False and certificate.undecided:
         # isotonic steps lie on scores of the model: what is on a step itself is not claimed
-        assert "left out are inputs whose margin" in certificate.claim
+        assert "this leaves out inputs whose margin" in certificate.claim
         score = result.inner.original.native.predict_proba(result.wrapper.rows(X))[:, 1]
         same |= np.abs(score - certificate.thresholds[0]) < 1e-6
     assert same[inside].all()

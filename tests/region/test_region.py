@@ -254,7 +254,7 @@ def test_the_fast_path_gives_the_same_verdict(manner, seed):
 
 def test_training_rows_as_x_fit_are_named_as_the_cause():
     distance_fit, distance_cal = np.linspace(1, 2, 200), np.linspace(0, 2, 200)
-    with pytest.raises(RegionError, match=r"surer of the rows.*unseen rows as X_fit"):
+    with pytest.raises(RegionError, match=r"more certain about the rows.*unseen rows as X_fit"):
         require_room(distance_fit, distance_cal, alpha=0.1, indifference=0.05, delta=1.05)
 
 

@@ -154,7 +154,7 @@ def test_a_mixed_folder_with_new_digests_is_refused(saved, name, tmp_path):
     X_any = np.random.default_rng(0).permuted(X, axis=0)
     assert (load_scorer(tmp_path / "mixed").predict(X_any) == load_scorer(saved[0]).predict(X_any)).all()
     for read in (verify_guarded, lambda folder: load_scorer(folder, backend="native")):
-        with pytest.raises(CertificateMismatch, match="not the one that the certificate speaks of"):
+        with pytest.raises(CertificateMismatch, match="not the one that the certificate names"):
             read(tmp_path / "mixed")
 
 
