@@ -56,13 +56,13 @@ def measured(call: Callable[[], Answer]) -> Measured[Answer]:
 
 def _reset_peak() -> None:
     try:
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     except OSError as error:
         raise SystemExit(f"peak memory needs /proc/self/clear_refs (Linux): {error}") from None
 
 
 def _status(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     raise SystemExit(f"/proc/self/status has no {name}.")

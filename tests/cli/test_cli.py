@@ -134,7 +134,7 @@ def test_report_is_written_anew(files, pruned, capsys):
     expect(capsys, 0, "report", pruned)
     assert "Not measured" in (pruned / "report.html").read_text()
     _, out, _ = run(capsys, f"report {pruned} --original {files}/model.json --data {files}/test.csv.gz --json")
-    page = Path(json.loads(out)["report"]).read_text()
+    page = Path(json.loads(out)["report"]).read_text(encoding="utf-8")
     assert "Milliseconds for 100 000 rows" in page
     assert "rows given for this report" in page
 

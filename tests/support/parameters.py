@@ -44,11 +44,11 @@ def write_sections() -> None:
     for name in CALLS:
         call = public_call(name)
         path = Path(inspect.getfile(call))
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         begin = text.index("    Parameters\n", text.index(f"{'class' if inspect.isclass(call) else 'def'} {name}("))
         ends = [text.find(f"\n    {title}\n", begin) for title in ("Returns", "Attributes")]
         end = min(end for end in ends if end > 0) + 1
-        path.write_text(text[:begin] + section_of(name) + text[end:])
+        path.write_text(text[:begin] + section_of(name) + text[end:], encoding="utf-8")
 
 
 if __name__ == "__main__":

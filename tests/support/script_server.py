@@ -84,7 +84,7 @@ def _become(script: str, folder: str) -> None:
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, number)
         os.close(file)
-    with open(os.devnull) as nothing:
+    with open(os.devnull, encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), 0)
     sys.argv[:] = [script]
     sys.path[0] = str(Path(script).parent)

@@ -192,7 +192,7 @@ def _native_file(path: Path, library: str) -> bytes:
         import lightgbm
 
         # from text: with a path LightGBM 4.0 refuses every parameter that only later versions have
-        booster = lightgbm.Booster(model_str=path.read_text())
+        booster = lightgbm.Booster(model_str=path.read_text(encoding="utf-8"))
         return (booster.predict(rows(), raw_score=True, num_threads=1) + 0.0).tobytes()
     return b""
 
