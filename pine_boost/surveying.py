@@ -194,7 +194,7 @@ def survey(
     >>> found.offers[1].promise
     'accelerated: the same class on every input, proved'
     >>> found.offers[2].promise
-    'accelerated, a statistic: 99% of future inputs keep their class (confidence 95%)'
+    'accelerated, a statistic: 99.0% of future inputs keep their class (confidence 95%)'
     >>> found.offers[3].promise
     'lossless: the same margin on every input'
     """
