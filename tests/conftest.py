@@ -1,6 +1,7 @@
 """What holds for every test, and what several folders share."""
 
 import gc
+import os
 import signal
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,6 +59,8 @@ def pytest_collection_modifyitems(items):
     without work for as long as it takes, and a module whose wheel or survey both need has it twice.
     """
     items.sort(key=lambda item: item.path.parent != _HERE)
+    if os.name == "nt":
+        items[:] = [item for item in items if item.get_closest_marker("posix") is None]
 
 
 def pytest_collection_finish():

@@ -11,6 +11,7 @@ from tests.support.script_server import ScriptServer
 for library in ("xgboost", "lightgbm", "sklearn", "treelite", "matplotlib", "pandas"):
     pytest.importorskip(library)
 
+pytestmark = pytest.mark.posix  # scripts run in forks
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

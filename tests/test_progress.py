@@ -173,6 +173,7 @@ def test_the_elapsed_time_is_updated_between_steps_and_the_line_is_cleared():
     assert terminal.getvalue().endswith("\r")  # what follows begins at column 1
 
 
+@pytest.mark.posix
 def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy(python_hears_ctrl_c):
     log = io.StringIO()
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
@@ -184,6 +185,7 @@ def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy(python_hears_ctrl_
     assert signal.set_wakeup_fd(-1) == -1
 
 
+@pytest.mark.posix
 def test_an_event_loop_keeps_its_signals():
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)

@@ -281,6 +281,7 @@ def test_ctrl_c_is_acknowledged_without_a_terminal(tmp_path, monkeypatch, capsys
     assert err.startswith("Ctrl-C: stopping; what is done is kept")
 
 
+@pytest.mark.posix
 def test_ctrl_c_keeps_the_best_certified_model(tmp_path):
     X, y = datasets.load_breast_cancer(return_X_y=True)
     model = xgboost.XGBClassifier(n_estimators=60, max_depth=3, nthread=1).fit(X[:250], y[:250])

@@ -79,10 +79,12 @@ def _require_readable(folder):
     assert forest_digest(pruned) == certificate.pruned_digest
 
 
+@pytest.mark.posix
 def test_killed_while_saving_leaves_the_old_or_the_new_output(tmp_path, results):
     assert _kill_while_writing(tmp_path, results, n_kills=6, seed=0)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_killed_two_hundred_times_while_saving(tmp_path, results):
     assert _kill_while_writing(tmp_path, results, n_kills=200, seed=1) == {"old", "new"}
@@ -111,6 +113,7 @@ def test_a_folder_with_other_files_has_a_certificate_only_when_it_is_complete(tm
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.posix
 def test_a_link_to_a_folder_stays_a_link(tmp_path, results):
     real = results[0].save(tmp_path / "real")
     link = tmp_path / "link"
@@ -142,6 +145,7 @@ for limit in limits:
 """
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("exists", [False, True])
 def test_no_space_is_one_line_and_leaves_what_was_there(tmp_path, results, exists):
     source, target = results[1].save(tmp_path / "source"), tmp_path / "target"
@@ -187,6 +191,7 @@ def test_a_place_that_may_not_be_written_is_one_line(tmp_path, results):
             results[0].region.save(place)
 
 
+@pytest.mark.posix
 def test_a_read_only_folder_is_one_line(tmp_path, results):
     folder = tmp_path / "locked"
     folder.mkdir()
@@ -227,6 +232,7 @@ def test_files_that_are_too_large_are_not_read(tmp_path):
         assert "PineBoostError" in {base.__name__ for base in type(error.value).__mro__}
 
 
+@pytest.mark.posix
 def test_a_pipe_nobody_writes_to_is_not_waited_for(tmp_path):
     pipe = tmp_path / "model.json"
     os.mkfifo(pipe)

@@ -348,6 +348,7 @@ def _hard_model():
     return solver, model
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_inside_cp_sat_ends_it_and_the_signal_stays_pythons(n_jobs):
     handler = signal.getsignal(signal.SIGINT)
@@ -453,11 +454,13 @@ def _check_pressed(moments, number):
     assert printed.startswith("returned"), printed
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(("seconds", "jobs"), MOMENTS)
 def test_a_real_ctrl_c(seconds, jobs):
     _check_pressed(MOMENTS, MOMENTS.index((seconds, jobs)))
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_real_ctrl_c_at_sixty_moments():
     for seconds in np.random.default_rng(1).uniform(0, 3, 60):

@@ -62,6 +62,7 @@ def _prune(place, *arguments):
     )
 
 
+@pytest.mark.posix
 def test_the_original_is_never_replaced_by_the_result(place, capsys):
     before = (place / "model.json").read_bytes()
     for arguments in ([], ["--force"]):

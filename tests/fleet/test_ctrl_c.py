@@ -15,7 +15,7 @@ from pine_boost.cli import main
 from pine_boost.fleet import NOT_RUN, Job, Policy, read_jobs, run_fleet, run_job
 from tests.support.command_line import write_inputs
 
-pytestmark = pytest.mark.usefixtures("python_hears_ctrl_c")
+pytestmark = [pytest.mark.posix, pytest.mark.usefixtures("python_hears_ctrl_c")]
 
 OPTIONS = {"alpha": 0.3}
 PRUNE = Policy("prune", OPTIONS, trust_pickle=True)

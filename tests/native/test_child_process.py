@@ -115,6 +115,7 @@ def _kill_children(monkeypatch, tmp_path):
     monkeypatch.setattr(lightgbm, "Booster", None)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("call", [prune_booster, sweep, _measured, _predicted])
 def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, tmp_path, call):
     _kill_children(monkeypatch, tmp_path)
@@ -132,6 +133,7 @@ def _saved(folder, kind):
     return pine_boost.CompressResult, X
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("use", ["evaluate", "speedup", "report"])
 @pytest.mark.parametrize("kind", ["pruned", "compressed"])
 @pytest.mark.parametrize("damaged", ["original", "smaller"])
@@ -153,6 +155,7 @@ def test_models_of_a_folder_are_not_loaded_here_first(monkeypatch, tmp_path, few
         uses[use]()
 
 
+@pytest.mark.posix
 def test_a_process_with_a_low_limit_of_its_own_does_not_blame_the_file():
     program = (
         "import resource, sys\n"
