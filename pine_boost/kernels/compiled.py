@@ -48,10 +48,10 @@ class CompiledTrees:
             self._filled(self._region, counts | tables)
         self._pointer = ctypes.addressof(self._struct)
         if plan is not None and (masks := mask_tables(flat, plan.order)) is not None:
-            node_line, below = masks.pop("node_line"), np.empty(len(flat.node), dtype=np.uint64)
+            read_as, part_of_column = masks.pop("read_as"), np.zeros(flat.n_columns, dtype=np.int32)
             self._filled(self._struct, masks)
-            places = (array.ctypes.data for array in (below, masks["mask"], masks["all_leaves"]))
-            library.pine_fill_masks(self._pointer, node_line.ctypes.data, len(below), *places)
+            places = (array.ctypes.data for array in (part_of_column, masks["mask"], masks["all_leaves"]))
+            library.pine_fill_masks(self._pointer, read_as.ctypes.data, len(flat.node), *places)
         #: class of one row: called with the bytes of its numbers and whether these are float32
         self.class_of_row = partial(library.pine_score_row, bytes(self._struct))
 

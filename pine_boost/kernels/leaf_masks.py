@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.flat_forest import CATEGORY_BIT, TOP_BIN, FlatForest, Int32Array
+from pine_boost.kernels.flat_forest import COLUMN_SHIFT, LARGEST_COLUMN, LARGEST_RANK, TOP_BIN, FlatForest, Int32Array
 
 LANES = 8  # trees in a block
 _LEAVES = 64  # in a mask
@@ -23,51 +23,47 @@ _MOST_BINS, _MOST_MASKS = 2**22, 2**23
 def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[Any]] | None:
     """Tables for trees in an order of visits, see ``trees.c``; None where walking is less work, or tables too large.
 
-    ``mask`` and ``all_leaves`` are filled by the kernel from ``node_line``: of each split, the first line of its part,
-    the first one whose bins go right, and one past the last of these and of the part.
+    ``mask`` and ``all_leaves`` are filled by the kernel, which needs ``read_as`` for this alone.
     """
     n_blocks = -(-flat.n_trees // LANES)
     if np.diff(flat.leaf_offset).max() > _LEAVES or n_blocks * flat.n_columns > _MOST_BINS:
         return None
-    block = np.empty(flat.n_trees, dtype=np.int64)
-    block[order] = np.arange(flat.n_trees) // LANES
     inner = np.flatnonzero(flat.leaf_of_node < 0)
-    rank, own_column = flat.rank[inner].astype(np.int64), flat.column[inner]
-    is_category = (flat.node[inner] >> np.uint64(CATEGORY_BIT) & np.uint64(1)) > 0
-    read_as, special, n_bins = _bins(flat, own_column[~is_category], rank[~is_category])
+    node, block = flat.node[inner], np.empty(flat.n_trees, dtype=np.int32)
+    block[order] = np.arange(flat.n_trees) // LANES
+    rank = (node & np.uint64(LARGEST_RANK)).astype(np.int32)
+    own_column = (node >> np.uint64(COLUMN_SHIFT) & np.uint64(LARGEST_COLUMN)).astype(np.int32)
+    read_as, special, n_bins = _bins(flat, own_column, rank)
     column = read_as[own_column]
 
     # a part is a block and a column that it reads
-    key = block[flat.node_tree[inner]] * flat.n_columns + column
+    key = block[flat.node_tree[inner]] * np.int32(flat.n_columns) + column
     is_read = np.zeros(n_blocks * flat.n_columns, dtype=bool)
     is_read[key] = True
-    number, read = np.cumsum(is_read), np.flatnonzero(is_read)
-    part, part_column = number[key] - 1, read % flat.n_columns
+    read = np.flatnonzero(is_read)
+    part_column = read % flat.n_columns
     n_bins = n_bins[part_column]
     if _LEAST_DEPTH * len(read) > flat.depth.sum() or n_bins.sum() > _MOST_BINS:
         return None
 
     # a line begins at each bin that is the first to go right at some split; of a category, every state has its own
     first_bin = np.cumsum(n_bins) - n_bins
-    right = np.where(is_category, 0, first_bin[part] + rank + 1)
-    begins = np.zeros(n_bins.sum(), dtype=bool)
-    begins[right] = True
-    for one in np.unique(part[is_category]):
-        begins[first_bin[one] : first_bin[one] + n_bins[one]] = True
+    begins = np.repeat(_is_category(flat)[part_column], n_bins)
+    is_numeric = ~_is_category(flat)[column]
+    first_of_key = np.zeros(len(is_read), dtype=np.int32)
+    first_of_key[read] = first_bin
+    begins[(first_of_key[key] + rank + 1)[is_numeric]] = True
     is_shared = np.isin(part_column, column[own_column != column])
     begins[(first_bin + n_bins - 1)[is_shared]] = True
     begins[first_bin] = False
-    line = np.cumsum(begins)
+    line = np.cumsum(begins, dtype=np.int32)
     line -= np.repeat(line[first_bin], n_bins)
     n_lines = line[first_bin + n_bins - 1] + 1
     if n_lines.max(initial=0) > _MOST_LINES or LANES * n_lines.sum() > _MOST_MASKS:
         return None
-    first_line = np.cumsum(n_lines) - n_lines
-    node_line = np.zeros((len(flat.node), 4), dtype=np.int32)
-    begin, end = first_line[part], (first_line + n_lines)[part]
-    node_line[inner] = np.stack([begin, begin + line[right], end - (own_column != column), end], axis=1)
-    parts = np.empty(len(read), dtype=[("column", np.uint32), ("first_bin", np.uint32), ("first_line", np.uint32)])
-    parts["column"], parts["first_bin"], parts["first_line"] = part_column, first_bin, first_line
+    parts = np.zeros(len(read) + 1, dtype=[(name, np.uint32) for name in ("column", "first_bin", "first_line")])
+    parts["column"][:-1], parts["first_bin"][:-1] = part_column, first_bin
+    parts["first_line"][1:] = np.cumsum(n_lines)
     return {
         **special,
         "mask": _aligned(LANES * int(n_lines.sum())),
@@ -76,20 +72,24 @@ def mask_tables(flat: FlatForest, order: Int32Array) -> dict[str, npt.NDArray[An
         "part": parts,
         "block_part": np.searchsorted(read, np.arange(n_blocks + 1) * flat.n_columns).astype(np.int32),
         "line_of_bin": line.astype(np.uint8),
-        "node_line": node_line,
+        "read_as": read_as,
     }
 
 
+def _is_category(flat: FlatForest) -> npt.NDArray[np.bool_]:
+    """Whether the bins of each column are states of a category."""
+    return np.append(False, flat.source_known[flat.column_source[1:]] >= 0)
+
+
 def _bins(
-    flat: FlatForest, column: Int32Array, rank: npt.NDArray[np.int64]
+    flat: FlatForest, column: Int32Array, rank: Int32Array
 ) -> tuple[Int32Array, dict[str, Int32Array], npt.NDArray[np.int64]]:
     """The column that each one is read as, bins of NaN and zero, and numbers of bins.
 
     These bins are lowered to the first one above every rank of their column. Two columns of a feature that differ in
     the side of NaN alone are read as the one where NaN goes right; its bin is the last there, which others do not have.
     """
-    source = flat.column_source[1:]
-    is_category = np.append(False, flat.source_known[source] >= 0)
+    source, is_category = flat.column_source[1:], _is_category(flat)
     top = np.zeros(flat.n_columns, dtype=np.int64)
     np.maximum.at(top, column, rank + 1)
     nan, zero = (

@@ -454,28 +454,37 @@ static inline void mask_trees(const scorer_t *s, int64_t first_block, int64_t en
 }
 
 /* Fill the masks of a scorer, whose bits are all set. In the lines of bins that go right a split rules out the leaves
- * below its left child, in the others those below the right one; below is scratch for one mask per node. */
-void pine_fill_masks(const scorer_t *s, const int32_t *node_line, int64_t n_nodes, uint64_t *below, uint64_t *mask,
-                     uint64_t *all_leaves)
+ * below its left child, in the others those below the right one. Columns are read as another, in which NaN goes right and
+ * has the last line, where NaN goes left; part_of_column is scratch. */
+void pine_fill_masks(const scorer_t *s, const int32_t *read_as, int64_t n_nodes, int32_t *part_of_column,
+                     uint64_t *mask, uint64_t *all_leaves)
 {
     for (int64_t place = 0; place < s->n_trees; place++) {
-        int64_t tree = s->order[place], end = tree + 1 < s->n_trees ? s->root[tree + 1] : n_nodes;
-        for (int64_t i = end - 1; i >= s->root[tree]; i--) {
-            uint64_t node = s->node[i], step = node >> 40;
-            const int32_t *line = node_line + 4 * i;
+        int64_t tree = s->order[place], block = place / LANES, root = s->root[tree];
+        int64_t end = tree + 1 < s->n_trees ? s->root[tree + 1] : n_nodes;
+        uint64_t below[2 * 64]; /* each node */
+        for (int32_t i = s->block_part[block]; i < s->block_part[block + 1]; i++)
+            part_of_column[s->part[i].column] = i;
+        for (int64_t i = end - root - 1; i >= 0; i--) {
+            uint64_t node = s->node[root + i], step = node >> 40;
             if (!step) {
-                below[i] = (uint64_t)1 << (s->leaf_of_node[i] - s->leaf_offset[tree]);
+                below[i] = (uint64_t)1 << (s->leaf_of_node[root + i] - s->leaf_offset[tree]);
                 continue;
             }
             uint64_t left = below[i + (int64_t)step], right = below[i + (int64_t)step + 1];
-            below[i] = left | right;
-            for (int64_t j = line[0]; j < line[3]; j++) {
-                int is_right = j >= line[1] && j < line[2];
-                if (node >> 39 & 1) is_right = goes_right(s, s->tree_set[tree], node, (uint16_t)(j - line[0]));
-                mask[j * LANES + place % LANES] &= ~(is_right ? left : right);
+            int64_t column = COLUMN(node), is_category = node >> 39 & 1;
+            const part_t *part = s->part + part_of_column[read_as[column]];
+            uint32_t line = part->first_line, last = part[1].first_line, begin = line;
+            uint32_t left_again = last - (column != part->column);
+            if (!is_category) begin += s->line_of_bin[part->first_bin + (uint16_t)node + 1];
+            for (uint32_t j = line; j < last; j++) {
+                int is_right = j >= begin && j < left_again;
+                if (is_category) is_right = goes_right(s, s->tree_set[tree], node, (uint16_t)(j - line));
+                mask[(uint64_t)j * LANES + (uint64_t)(place % LANES)] &= ~(is_right ? left : right);
             }
+            below[i] = left | right;
         }
-        all_leaves[place] = below[s->root[tree]];
+        all_leaves[place] = below[0];
     }
 }
 
