@@ -645,18 +645,18 @@ static inline int64_t group_size(int64_t n_due, int64_t n_walked)
     return size < GROUP ? (size + LANES - 1) / LANES * LANES : GROUP;
 }
 
-static int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins, double *sums, double *native)
+/* The class of one row, the only one of a table; without a table its bins are there. met counts the trees seen. */
+static inline int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins, double *sums, double *native,
+                                int32_t *met)
 {
     int32_t leaves[GROUP];
     int64_t stage = 0;
-    if (is_refused(s, table, 0)) return REFUSED;
-    bins[0] = 0;
     start_sums(s, sums);
     for (int64_t place = 0, count; place < s->n_trees; place += count) {
         int64_t j = 0;
         count = group_size(s->stage[stage] - place, place);
         if (count > s->n_trees - place) count = s->n_trees - place;
-        bin_fresh(s, table, s->fresh_offset[place], s->fresh_offset[place + count], bins);
+        if (table) bin_fresh(s, table, s->fresh_offset[place], s->fresh_offset[place + count], bins);
         if (s->mask)
             mask_trees(s, place / LANES, (place + count + LANES - 1) / LANES, bins, leaves);
         else
@@ -673,6 +673,7 @@ static int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins
                 for (; j < end; j++) add_leaf(s, s->order[place + j], leaves[j], s->stage_set[stage], sums);
             if (place + j == s->stage[stage]) {
                 int32_t found = exit_class(s, stage++, sums);
+                *met = (int32_t)(place + j);
                 if (found >= 0) return found;
             }
         }
@@ -686,16 +687,20 @@ static int32_t score_row(const scorer_t *s, const table_t *table, uint16_t *bins
 int32_t pine_score_row(const scorer_t *s, const void *row, int32_t is_float32)
 {
     table_t table = {row, is_float32, s->n_features, 1, 1, 1};
+    int32_t met;
+    if (is_refused(s, &table, 0)) return REFUSED;
     if (s->n_columns <= STACK_COLUMNS && (s->n_sets + 1) * s->n_outputs <= STACK_SUMS) {
         uint16_t bins[STACK_COLUMNS];
         double sums[STACK_SUMS], native[STACK_SUMS];
-        return score_row(s, &table, bins, sums, native);
+        bins[0] = 0;
+        return score_row(s, &table, bins, sums, native, &met);
     }
     size_t n_sums = (size_t)((s->n_sets + 2) * s->n_outputs);
     double *sums = malloc(n_sums * sizeof(double) + (size_t)s->n_columns * sizeof(uint16_t));
     if (!sums) return NO_MEMORY;
     uint16_t *bins = (uint16_t *)(sums + n_sums);
-    int32_t found = score_row(s, &table, bins, sums, sums + (s->n_sets + 1) * s->n_outputs);
+    bins[0] = 0;
+    int32_t found = score_row(s, &table, bins, sums, sums + (s->n_sets + 1) * s->n_outputs, &met);
     free(sums);
     return found;
 }
@@ -703,7 +708,7 @@ int32_t pine_score_row(const scorer_t *s, const void *row, int32_t is_float32)
 typedef struct {
     uint16_t *bins;
     double *sums, *native;
-    int32_t leaves[BLOCK], ahead[BLOCK][LANES];
+    int32_t leaves[BLOCK];
     uint8_t slots[BLOCK];
 } scratch_t;
 
@@ -726,27 +731,6 @@ static void release(scratch_t *scratch)
     free(scratch->bins), free(scratch->sums), free(scratch->native);
 }
 
-/* The leaves of the rows that are left of a block, in the tree at a place of the order; masks give them for LANES trees
- * at once. */
-static void leaves_at(const scorer_t *s, const table_t *table, int64_t first, int64_t place, int64_t n_left,
-                      scratch_t *scratch)
-{
-    int64_t lane = s->mask ? place % LANES : 0, end = s->mask ? place + LANES : place + 1;
-    const uint8_t *slots = scratch->slots;
-    if (lane == 0) {
-        if (end > s->n_trees) end = s->n_trees;
-        for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[end]; i++)
-            bin_rows(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins);
-    }
-    if (!s->mask) {
-        walk_rows(s, s->order[place], scratch->bins, slots, n_left, scratch->leaves);
-        return;
-    }
-    for (int64_t j = 0; j < n_left && lane == 0; j++)
-        mask_trees(s, place / LANES, place / LANES + 1, scratch->bins + slots[j] * s->n_columns, scratch->ahead[slots[j]]);
-    for (int64_t j = 0; j < n_left; j++) scratch->leaves[j] = scratch->ahead[slots[j]][lane];
-}
-
 static void score_block(const scorer_t *s, const table_t *table, int64_t first, int64_t count, scratch_t *scratch,
                         int32_t *classes, int32_t *met)
 {
@@ -766,7 +750,9 @@ static void score_block(const scorer_t *s, const table_t *table, int64_t first, 
         int64_t end = s->stage[stage], first_set = s->stage_set[stage];
         for (; place < end; place++) {
             int64_t tree = s->order[place];
-            leaves_at(s, table, first, place, n_left, scratch);
+            for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + 1]; i++)
+                bin_rows(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins);
+            walk_rows(s, tree, scratch->bins, slots, n_left, scratch->leaves);
             if (n_sums == 1)
                 for (int64_t j = 0; j < n_left; j++) sums[slots[j]] += s->value[scratch->leaves[j]];
             else
@@ -796,6 +782,27 @@ static void score_block(const scorer_t *s, const table_t *table, int64_t first, 
     }
 }
 
+static void bin_all(const scorer_t *s, const table_t *table, int64_t first, int64_t count, scratch_t *scratch)
+{
+    for (int64_t j = 0; j < count; j++) scratch->slots[j] = (uint8_t)j;
+    for (int64_t source = 0; source < s->n_sources; source++)
+        bin_rows(s, source, table, first, scratch->slots, count, scratch->bins);
+}
+
+/* The same by masks: there a row takes no less time in a block than alone, but for its bins. */
+static void score_rows(const scorer_t *s, const table_t *table, int64_t first, int64_t count, scratch_t *scratch,
+                       int32_t *classes, int32_t *met)
+{
+    bin_all(s, table, first, count, scratch);
+    for (int64_t j = 0; j < count; j++) {
+        int32_t seen = 0;
+        uint16_t *bins = scratch->bins + j * s->n_columns;
+        classes[j] = REFUSED;
+        if (!is_refused(s, table, first + j)) classes[j] = score_row(s, 0, bins, scratch->sums, scratch->native, &seen);
+        if (met) met[j] = seen;
+    }
+}
+
 /* Classes of the rows begin..end; met (may be null) counts the trees that each row has seen. */
 int32_t pine_score(const scorer_t *s, const table_t *table, int64_t begin, int64_t end, int32_t *classes, int32_t *met)
 {
@@ -803,17 +810,10 @@ int32_t pine_score(const scorer_t *s, const table_t *table, int64_t begin, int64
     if (!allocate(s, &scratch)) return NO_MEMORY;
     for (int64_t first = begin; first < end; first += BLOCK) {
         int64_t count = end - first < BLOCK ? end - first : BLOCK;
-        score_block(s, table, first, count, &scratch, classes + first, met ? met + first : 0);
+        (s->mask ? score_rows : score_block)(s, table, first, count, &scratch, classes + first, met ? met + first : 0);
     }
     release(&scratch);
     return 0;
-}
-
-static void bin_all(const scorer_t *s, const table_t *table, int64_t first, int64_t count, scratch_t *scratch)
-{
-    for (int64_t j = 0; j < count; j++) scratch->slots[j] = (uint8_t)j;
-    for (int64_t source = 0; source < s->n_sources; source++)
-        bin_rows(s, source, table, first, scratch->slots, count, scratch->bins);
 }
 
 /* Leaf numbers of the rows begin..end in all trees, (n_rows, n_trees). */
