@@ -170,7 +170,7 @@ def verify_scorer(
         raise InvalidInputError(
             f"The scorer in {folder} is {manifest['status']}: X_fit is for one that was tested, with its X_val. "
             "Pass both or neither; where exits are proved the model is enough.",
-            option="X_fit",
+            option=("X_fit", "X_val"),
         )
     if is_statistic and X_val is None:
         raise InvalidInputError(
