@@ -16,6 +16,7 @@ import numpy as np
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.exact import UNIT_ROUNDOFF, probability_guard
 from pine_boost.model.forest import Decision
+from pine_boost.options import is_real
 
 Thresholds = float | Sequence[float] | None
 _UNIT = UNIT_ROUNDOFF[np.float64]
@@ -137,11 +138,9 @@ def read_thresholds(threshold: Thresholds, *, probabilities: bool) -> tuple[floa
     return numbers
 
 
-def _is_number(value: object) -> bool:
-    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
-        return False
+def _is_number(value: Any) -> bool:
     try:
-        return math.isfinite(value)
+        return is_real(value) and math.isfinite(value)
     except OverflowError:  # an integer beyond the range of float64
         return False
 

@@ -167,17 +167,22 @@ def traits_of(library: str) -> Traits:
     return traits
 
 
+def find_class(model: Any, library: str, accepted: Collection[str]) -> str | None:
+    """Return which of these classes of a library an object is of, also by inheritance; None if of none."""
+    names = (base.__name__ for base in type(model).__mro__ if base.__module__.partition(".")[0] == library)
+    return next((name for name in names if name in accepted), None)
+
+
 def class_of(model: Any, library: str, accepted: Collection[str], hint: str = "") -> str:
-    """Return the class of a library to which an object belongs, also for a user's subclass.
+    """Return what `find_class` finds.
 
     Raises
     ------
     UnsupportedModelError
-        It belongs to none of the accepted ones.
+        It finds none.
     """
-    for base in type(model).__mro__:
-        if base.__module__.partition(".")[0] == library and base.__name__ in accepted:
-            return base.__name__
+    if (found := find_class(model, library, accepted)) is not None:
+        return found
     raise UnsupportedModelError(
         f"{type(model).__name__} of {type(model).__module__} is not supported; accepted from {library}: "
         f"{', '.join(accepted)}.{hint}"

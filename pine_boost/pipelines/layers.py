@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.model.exact import SAME_PREPARED
+from pine_boost.parsers.traits import find_class
 from pine_boost.tables.native import take_rows
 from pine_boost.tables.rows import is_large
 
@@ -103,10 +103,7 @@ def rebuild(layers: Sequence[Layer], inner: Any) -> Any:
 
 def kind_of(model: Any) -> str | None:
     """Return the kind of a layer by its class or a base class; None if it is not a layer."""
-    for base in type(model).__mro__:
-        if base.__module__.partition(".")[0] == "sklearn" and base.__name__ in _PEELERS:
-            return base.__name__
-    return None
+    return find_class(model, "sklearn", _PEELERS)
 
 
 def _peel_pipeline(model: Any) -> Layer:
@@ -119,10 +116,6 @@ def _peel_pipeline(model: Any) -> Layer:
         )
     prepare = model[:-1].transform if len(model.steps) > 1 else None
     return Layer("Pipeline", model, inner, prepare)
-
-
-def _peel_frozen(model: Any) -> Layer:
-    return Layer("FrozenEstimator", model, model.estimator)
 
 
 def _peel_threshold(model: Any) -> Layer:
@@ -195,7 +188,7 @@ def _two_classes(model: Any, kind: str) -> Any:
 
 _PEELERS: dict[str, Callable[[Any], Layer]] = {
     "Pipeline": _peel_pipeline,
-    "FrozenEstimator": _peel_frozen,
+    "FrozenEstimator": lambda model: Layer("FrozenEstimator", model, model.estimator),
     "FixedThresholdClassifier": _peel_threshold,
     "TunedThresholdClassifierCV": _peel_threshold,
     "CalibratedClassifierCV": _peel_calibrated,
@@ -273,16 +266,12 @@ def _length(table: Any) -> int | None:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    first, second = (_dense(table) for table in (one, other))
+    first, second = (np.asarray(table.toarray() if hasattr(table, "toarray") else table) for table in (one, other))
     if first.shape != second.shape:
         return False
     try:
-        one, other = (np.asarray(table, dtype=np.float64) for table in (first, second))
+        numbers = [table.astype(np.float64) for table in (first, second)]
     except (TypeError, ValueError):  # text categories
         same = (first == second) | ((first != first) & (second != second))
         return bool(np.all(same))
-    return bool(np.allclose(one, other, rtol=SAME_PREPARED, atol=SAME_PREPARED, equal_nan=True))
-
-
-def _dense(table: Any) -> npt.NDArray[Any]:
-    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+    return bool(np.allclose(*numbers, rtol=SAME_PREPARED, atol=SAME_PREPARED, equal_nan=True))

@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pine_boost.pipelines.unwrapping
-from pine_boost import GuardedModel, accelerate_booster, load_scorer, prune_booster, sweep
+from pine_boost import GuardedModel, accelerate_booster, load_scorer, prune_booster, sweep, verify
 from tests.support.command_line import run
 from tests.support.verifying import verify_folder
 
@@ -177,6 +177,8 @@ def test_files_of_a_wrapped_result_verify(tmp_path):
     again = pickle.loads((folder / "whole_model.pkl").read_bytes())
     assert (again.predict(X) == result.model.predict(X)).all()
     assert verify_folder(whole.named_steps["xgbclassifier"], folder).agrees
+    live = verify(whole, result.model, result.region, result.certificate, X_fit=FIT, X_cal=CAL)
+    assert live.agrees, live
     result.save(folder)  # its own files may be replaced
     result.summary()
     assert str(result).startswith("CERTIFIED")
