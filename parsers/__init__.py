@@ -93,18 +93,13 @@ def read_model(
 
 def _read(model: Any, library: str, threshold: Any, decision: str, digest: str | None, asks_library: bool) -> Model:
     traits = traits_of(library)
-    is_named = digest is not None and isinstance(model, bytes)
-    if is_named and not asks_library and traits.read_alone is not None:
-        parsed = traits.read_alone(model, threshold=threshold, decision=decision)
-        if forest_digest(parsed.forest) == digest:
-            return parsed
-    parsed = traits.read(model, threshold=threshold, decision=decision)
-    if not is_named or traits.read_saved is None:
-        return parsed
-    if forest_digest(parsed.forest) == digest:
-        return parsed
-    saved = traits.read_saved(model, threshold=threshold, decision=decision)
-    return saved if forest_digest(saved.forest) == digest else parsed
+    ways = (None if asks_library else traits.read_alone, traits.read, traits.read_saved)
+    for read in ways if digest is not None and isinstance(model, bytes) else ():
+        if read is not None:
+            parsed = read(model, threshold=threshold, decision=decision)
+            if forest_digest(parsed.forest) == digest:
+                return parsed
+    return traits.read(model, threshold=threshold, decision=decision)
 
 
 def _require_same(model: Model, threshold: Any, decision: str) -> None:

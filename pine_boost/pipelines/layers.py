@@ -274,4 +274,4 @@ def _alike(one: Any, other: Any) -> bool:
     except (TypeError, ValueError):  # text categories
         same = (first == second) | ((first != first) & (second != second))
         return bool(np.all(same))
-    return bool(np.allclose(*numbers, rtol=SAME_PREPARED, atol=SAME_PREPARED, equal_nan=True))
+    return bool(np.allclose(numbers[0], numbers[1], rtol=SAME_PREPARED, atol=SAME_PREPARED, equal_nan=True))
