@@ -17,6 +17,7 @@ from pine_boost import compress_booster, prune_booster, survey, sweep
 from pine_boost.budget import CHOOSING, Budget, Effort, OutOfTime, Step, StopReason
 from pine_boost.certificate.claims import expectation_of
 from pine_boost.progress import Progress, is_shown
+from tests.support.verifying import boosted_products
 
 
 class _Terminal(io.StringIO):
@@ -62,9 +63,7 @@ def test_a_model_proved_once_is_named_before_its_second_proof():
 
 
 def test_a_search_tells_of_a_model_before_it_is_proved_twice():
-    X = np.random.default_rng(0).normal(size=(300, 3))
-    model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
-    model.fit(X, X[:, 0] + X[:, 1] > 0)
+    model, X = boosted_products(10, random_state=0)
     steps = []
     result = prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append)
     assert result.certificate.trees_after < 10
@@ -108,9 +107,7 @@ def test_progress_is_shown_on_a_terminal_and_in_a_notebook(monkeypatch):
 
 
 def test_verbose_shows_beside_a_callback_and_silence_is_silent(capsys):
-    X = np.random.default_rng(0).normal(size=(300, 3))
-    model = ensemble.GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=0)
-    model.fit(X, X[:, 0] + X[:, 1] > 0)
+    model, X = boosted_products(5, random_state=0)
     options = {"objective": "l1"}
     steps = []
     prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append, **options)
@@ -241,9 +238,7 @@ def test_what_to_expect_depends_on_the_size_and_on_what_is_asked():
 
 
 def test_choosing_what_to_leave_out_is_not_silent():
-    X = np.random.default_rng(0).normal(size=(300, 3))
-    model = ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
-    model.fit(X, X[:, 0] + X[:, 1] > 0)
+    model, X = boosted_products(8, random_state=0)
     steps = []
     prune_booster(model, X[:200], X[200:], alpha=0.3, indifference="auto", objective="l1", callback=steps.append)
     assert steps[0].phase == CHOOSING

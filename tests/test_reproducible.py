@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 
-import numpy as np
 import pytest
 
 pytest.importorskip("xgboost")
@@ -72,26 +71,20 @@ def test_the_same_bytes_in_every_process_and_with_every_n_jobs():
 
 
 def test_a_sweep_gives_the_same_bytes_twice_in_one_process():
-    from sklearn.ensemble import GradientBoostingClassifier
-
     from pine_boost import sweep
+    from tests.support.verifying import boosted_products
 
-    X = np.random.default_rng(0).normal(size=(300, 4))
-    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
-    model = GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0).fit(X, y)
+    model, X = boosted_products(8, random_state=0)
     swept = [sweep(model, X[:200], X[200:], alphas=[0.1, 0.3]) for _ in range(2)]
     files = [[result.model_file() for result in each] for each in swept]
     assert files[0] == files[1]
 
 
 def test_a_time_limit_that_is_not_reached_changes_nothing():
-    from sklearn.ensemble import GradientBoostingClassifier
-
     from pine_boost import prune_booster
+    from tests.support.verifying import boosted_products
 
-    X = np.random.default_rng(1).normal(size=(300, 4))
-    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
-    model = GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0).fit(X, y)
+    model, X = boosted_products(6, random_state=0)
     free, limited = (prune_booster(model, X[:200], X[200:], alpha=0.3, time_limit=limit) for limit in (None, 3600.0))
     assert free.model_file() == limited.model_file()
     assert free.certificate.kept == limited.certificate.kept

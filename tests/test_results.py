@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from numpy.random import default_rng
 from sklearn import ensemble
 from sklearn.datasets import load_breast_cancer
 from sklearn.tree import DecisionTreeClassifier
@@ -13,6 +12,7 @@ from pine_boost.plots import plot_history
 from pine_boost.region.conformal import Coverage
 from pine_boost.result import Evaluation
 from pine_boost.search.search_result import Moment
+from tests.support.verifying import boosted_products
 
 
 @pytest.mark.parametrize("step", ["export_trimmed", "read_model"])
@@ -67,10 +67,9 @@ def test_the_curve_shows_what_was_proved_once_and_twice_and_the_bound():
 
 
 def test_a_summary_says_that_too_few_calibration_rows_leave_alpha_unused():
-    X = default_rng(0).normal(size=(300, 3))
-    model = ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0).fit(X, X[:, 0] > 0)
+    model, X = boosted_products(4, random_state=0)
     with pytest.warns(UserWarning, match="5 calibration rows cannot support alpha=0.1"):
-        few = prune_booster(model, X[:295], X[295:], alpha=0.1, time_limit=20)
+        few = prune_booster(model, X[:395], X[395:], alpha=0.1, time_limit=20)
     assert "alpha=0.1 was not used: 5 calibration rows are too few for it" in few.summary()
     enough = prune_booster(model, X[:200], X[200:], alpha=0.1, time_limit=20)
     assert "was not used" not in enough.summary()

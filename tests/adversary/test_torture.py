@@ -13,6 +13,7 @@ from pine_boost.errors import PineBoostError
 from pine_boost.prune import prune_booster
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
+from tests.support.xgboost_models import edit_trees, leaves_of
 
 
 def _booster(rng, n_trees, depth):
@@ -23,24 +24,14 @@ def _booster(rng, n_trees, depth):
     return xgboost.train(options, data, num_boost_round=n_trees), X
 
 
-def _edited(booster, edit, base_score=None):
-    document = json.loads(booster.save_raw("json"))
-    edit(document["learner"]["gradient_booster"]["model"]["trees"])
-    if base_score is not None:
-        document["learner"]["learner_model_param"]["base_score"] = base_score
-    return json.dumps(document).encode()
-
-
 def _leaf_sizes(rng, low, high):
     """Leaves of random sign and of sizes from 10**low to 10**high."""
 
     def edit(trees):
         for tree in trees:
-            for node, child in enumerate(tree["left_children"]):
-                if child < 0:
-                    size = 10.0 ** rng.uniform(low, high) * rng.choice([-1.0, 1.0])
-                    tree["split_conditions"][node] = float(np.float32(size))
-                    tree["base_weights"][node] = float(np.float32(size))
+            for node in leaves_of(tree):
+                size = 10.0 ** rng.uniform(low, high) * rng.choice([-1.0, 1.0])
+                tree["split_conditions"][node] = tree["base_weights"][node] = float(np.float32(size))
 
     return edit
 
@@ -58,10 +49,6 @@ def _adjacent(rng, around):
                     tree["split_conditions"][node] = float(rng.choice(np.array(ladder)))
 
     return edit
-
-
-def _nothing(trees):
-    """Leave the trees alone."""
 
 
 def _survives(contents, X, rng, n_rows=4000, **options):
@@ -86,7 +73,7 @@ def test_leaves_of_wildly_different_size(low, high):
     for seed in range(3):
         rng = np.random.default_rng([seed, int(low) + 100])
         booster, X = _booster(rng, 8, 2)
-        contents = _edited(booster, _leaf_sizes(rng, low, high))
+        contents = edit_trees(booster, _leaf_sizes(rng, low, high))
         outcomes.append(_survives(contents, X, rng, alpha=0.3))
     assert outcomes.count("pruned") >= 2
 
@@ -96,7 +83,7 @@ def test_thresholds_one_ulp_apart(around):
     """Zero and denormals included: every float between them is a state of its own."""
     rng = np.random.default_rng(5)
     booster, X = _booster(rng, 6, 3)
-    contents = _edited(booster, _adjacent(rng, around))
+    contents = edit_trees(booster, _adjacent(rng, around))
     X = X.copy()
     near = np.float32(around) + np.arange(-3, 8).astype(np.float32) * np.spacing(np.float32(around))
     X[rng.random(X.shape) < 0.7] = 0.0
@@ -109,7 +96,9 @@ def test_thresholds_one_ulp_apart(around):
 def test_huge_intercepts(base_score):
     rng = np.random.default_rng(6)
     booster, X = _booster(rng, 8, 2)
-    contents = _edited(booster, _nothing, base_score)
+    document = json.loads(booster.save_raw("json"))
+    document["learner"]["learner_model_param"]["base_score"] = base_score
+    contents = json.dumps(document).encode()
     assert _survives(contents, X, rng, alpha=0.3) == "pruned"
 
 
@@ -117,7 +106,7 @@ def test_huge_intercepts(base_score):
 def test_two_thousand_trees():
     rng = np.random.default_rng(7)
     booster, X = _booster(rng, 2000, 2)
-    contents = _edited(booster, _leaf_sizes(rng, -6, 1))
+    contents = edit_trees(booster, _leaf_sizes(rng, -6, 1))
     assert _survives(contents, X, rng, alpha=0.5, indifference=0.2) != "refused"
 
 
@@ -125,7 +114,7 @@ def _random_torture(seed):
     rng = np.random.default_rng([seed, 8])
     booster, X = _booster(rng, int(rng.integers(1, 25)), int(rng.integers(1, 5)))
     low = rng.uniform(-35, 5)
-    contents = _edited(booster, _leaf_sizes(rng, low, low + rng.uniform(0, 12)))
+    contents = edit_trees(booster, _leaf_sizes(rng, low, low + rng.uniform(0, 12)))
     return _survives(contents, X, rng, n_rows=5000, alpha=float(rng.choice([0.05, 0.3, 0.6])))
 
 

@@ -7,11 +7,16 @@ from sklearn.datasets import make_classification
 from benchmarks import accuracy, defaults, real_sizes, runner
 
 
+def write_tables(folder, n_rows):
+    """Toy.csv of two classes and Three.csv of three."""
+    for name, n_classes in (("Toy", 2), ("Three", 3)):
+        X, y = make_classification(n_rows, 6, n_informative=4, n_classes=n_classes, random_state=0)
+        pd.DataFrame(X).assign(label=y).to_csv(folder / f"{name}.csv", index=False)
+
+
 def test_every_method_keeps_the_accuracy_on_validation_rows(tmp_path, monkeypatch, few_synthetic_rows):
     monkeypatch.setattr(accuracy, "_SIZES", ((1, 3), (1, 4)))
-    for name, n_classes in (("Toy", 2), ("Three", 3)):
-        X, y = make_classification(400, 6, n_informative=4, n_classes=n_classes, random_state=0)
-        pd.DataFrame(X).assign(label=y).to_csv(tmp_path / f"{name}.csv", index=False)
+    write_tables(tmp_path, 400)
     out = tmp_path / "accuracy.csv"
     methods = ",".join(name for name in accuracy.METHODS if name != "compress (tested)")
     arguments = ["--datasets", "Toy,Three", "--data", str(tmp_path), "--models", "xgboost-4,random-forest"]
@@ -30,8 +35,7 @@ def test_every_method_keeps_the_accuracy_on_validation_rows(tmp_path, monkeypatc
 
 
 def test_shapes_are_the_model_itself(tmp_path):
-    X, y = make_classification(300, 5, random_state=0)
-    pd.DataFrame(X).assign(label=y).to_csv(tmp_path / "Toy.csv", index=False)
+    write_tables(tmp_path, 300)
     ensemble = accuracy.Ensemble(accuracy.Cell("Toy", "xgboost-4", 0, "slicing", str(tmp_path), 5))
     native = float(np.mean(ensemble.native.predict(ensemble.parts.X_test) == ensemble.parts.y_test))
     assert ensemble.accuracy(ensemble.original, "test") == native
@@ -39,9 +43,7 @@ def test_shapes_are_the_model_itself(tmp_path):
 
 
 def test_two_models_run_once(tmp_path):
-    for name, n_classes in (("Toy", 2), ("Three", 3)):
-        X, y = make_classification(500, 6, n_informative=4, n_classes=n_classes, random_state=0)
-        pd.DataFrame(X).assign(label=y).to_csv(tmp_path / f"{name}.csv", index=False)
+    write_tables(tmp_path, 500)
     out = tmp_path / "defaults.csv"
     arguments = (
         f"--datasets Toy,Three --data {tmp_path} --models xgboost-0.3 --trees 5 --seeds 1 --jobs 0 --out {out}"

@@ -27,6 +27,7 @@ from pine_boost.region.region import Region
 from pine_boost.verifying import verify
 from tests.support.grids import grid_forest, integer_margins
 from tests.support.verifying import MAKERS, breast_or_iris, fitted, pruned_model, reworded
+from tests.support.xgboost_models import edit_trees
 
 
 @pytest.fixture(scope="module")
@@ -305,9 +306,7 @@ def test_an_edited_region_with_a_forged_certificate_is_noticed(booster, name):
 
 
 def _with_document(native, edit):
-    document = json.loads(native.get_booster().save_raw("json"))
-    edit(document["learner"]["gradient_booster"]["model"]["trees"][0])
-    return json.dumps(document).encode()
+    return edit_trees(native.get_booster(), lambda trees: edit(trees[0]))
 
 
 def _one_ulp_up(numbers, place):

@@ -30,8 +30,12 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pruned(files):
-    folder = files / "pruned"
-    arguments = words(f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 -o {folder}")
-    assert main(arguments) == 0
-    return folder
+def given(files):
+    """The model and both tables, as the arguments of a command."""
+    return f"{files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv"
+
+
+@pytest.fixture(scope="module")
+def pruned(files, given):
+    assert main(words(f"prune {given} --alpha 0.5 -o {files}/pruned")) == 0
+    return files / "pruned"

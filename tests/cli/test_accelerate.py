@@ -8,6 +8,7 @@ import pytest
 
 import pine_boost
 from pine_boost.cli import main
+from tests.support.command_line import printed, refused
 from tests.support.native_models import built
 
 
@@ -22,10 +23,8 @@ def model(tmp_path):
 def test_accelerate_verify_and_score(model, tmp_path, capsys):
     native, X = model
     place = str(tmp_path / "scorer")
-    assert main(["accelerate", str(tmp_path / "model.json"), "-o", place]) == 0
-    assert "CERTIFIED" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path / "model.json"), place]) == 0
-    assert "AGREES: the exits of " in capsys.readouterr().out
+    assert "CERTIFIED" in printed(capsys, "accelerate", tmp_path / "model.json", "-o", place)
+    assert "AGREES: the exits of " in printed(capsys, "verify", tmp_path / "model.json", place)
     assert main(["report", place]) == 0
     page = (tmp_path / "scorer" / "report.html").read_text(encoding="utf-8")
     assert "the scorer gives the class" in page
@@ -85,10 +84,8 @@ def test_a_statistic_from_files(tmp_path, capsys):
         np.savetxt(tmp_path / f"{name}.csv", rows, delimiter=",", header="f0,f1,f2,f3", comments="")
     files, place = [str(tmp_path / name) for name in ("model.json", "fit.csv", "val.csv")], str(tmp_path / "scorer")
     call = ["accelerate", files[0], "--fit", files[1], "--val", files[2], "--fidelity", "0.97", "-o", place]
-    assert main(call) == 0
-    assert "This is a statistic, not a proof: an unlucky sample of rows can mislead it." in capsys.readouterr().out
-    assert main(["verify", files[0], place]) == 1
-    assert "pass them with --val." in capsys.readouterr().err
+    assert "This is a statistic, not a proof: an unlucky sample of rows can mislead it." in printed(capsys, *call)
+    assert "pass them with --val." in refused(capsys, "verify", files[0], place)
     assert main(["verify", files[0], place, "--val", files[2]]) == 0
     assert "AGREES: the changed rows of 1000 validation rows" in capsys.readouterr().out
     capsys.readouterr()
@@ -105,8 +102,7 @@ def test_the_size_of_the_file_is_that_of_the_file_given(model, tmp_path, capsys)
     path = tmp_path / "model.json"
     path.write_text(json.dumps(json.loads(path.read_text()), indent=8))
     size = path.stat().st_size
-    assert main(["accelerate", str(path), "-o", str(tmp_path / "scorer")]) == 0
-    assert f"File: {size / 1000:.0f} -> " in capsys.readouterr().out
+    assert f"File: {size / 1000:.0f} -> " in printed(capsys, "accelerate", path, "-o", tmp_path / "scorer")
     for given in (str(path), path, path.read_bytes()):
         assert pine_boost.accelerate_booster(given).side_by_side.before.bytes == size
         assert pine_boost.simplify(given).side_by_side.before.bytes == size

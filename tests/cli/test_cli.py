@@ -6,16 +6,18 @@ from pathlib import Path
 
 import lightgbm
 import numpy as np
+import pandas
 import pytest
 import xgboost
 from sklearn import datasets, ensemble
 
+from pine_boost import PruneResult
 from pine_boost.cli import COMMANDS, main
 from pine_boost.errors import InvalidInputError
 from pine_boost.fleet import Job, Policy, run_job
 from pine_boost.region.region import Region
 from pine_boost.tables.table_files import read_any
-from tests.support.command_line import expect, run, words
+from tests.support.command_line import expect, printed, refused, run, words
 from tests.support.native_tables import write_parts
 
 
@@ -47,13 +49,9 @@ def test_all_formats_give_the_same(files, pruned, tmp_path, capsys):
     assert first["kept"] == second["kept"]
 
 
-def test_several_thresholds_are_score_bands(files, tmp_path, capsys):
-    out, _ = expect(
-        capsys,
-        0,
-        f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.6 "
-        f"--threshold 0.3 --threshold 0.7 --objective l1 -o {tmp_path}/out",
-    )
+def test_several_thresholds_are_score_bands(given, tmp_path, capsys):
+    bands = "--threshold 0.3 --threshold 0.7"
+    out, _ = expect(capsys, 0, f"prune {given} --alpha 0.6 {bands} --objective l1 -o {tmp_path}/out")
     assert json.loads((tmp_path / "out/certificate.json").read_text())["thresholds"] == [0.3, 0.7]
     assert "CERTIFIED" in out
 
@@ -65,18 +63,15 @@ def test_without_calibration_rows_the_split_is_said(files, tmp_path, capsys):
     assert "pine-boost: warning: No --cal was given" in err
 
 
-def test_sweep_writes_a_folder_per_alpha(files, tmp_path, capsys):
-    arguments = words(
-        f"sweep {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --test "
-        f"{files}/test.csv.gz --alphas 0.3,0.6 --objective l1 -o {tmp_path}/out"
-    )
-    out, _ = expect(capsys, 0, *arguments)
+def test_sweep_writes_a_folder_per_alpha(files, given, tmp_path, capsys):
+    line = f"sweep {given} --test {files}/test.csv.gz --alphas 0.3,0.6 --objective l1 -o {tmp_path}/out"
+    out, _ = expect(capsys, 0, line)
     assert out.splitlines()[0].split()[:2] == ["alpha", "trees"]
     rows = json.loads((tmp_path / "out/sweep.json").read_text())
     assert [row["alpha"] for row in rows] == [0.3, 0.6]
     assert all(0 <= row["coverage"] <= 1 for row in rows)
     assert "<svg" in (tmp_path / "out/alpha-0.6/report.html").read_text()
-    out, _ = expect(capsys, 0, *arguments, "--json")  # into the folder that is there
+    out, _ = expect(capsys, 0, line, "--json")  # into the folder that is there
     assert [row["trees"] for row in json.loads(out)["table"]] == [row["trees"] for row in rows]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
@@ -113,8 +108,7 @@ def test_inspect_counts(files, capsys):
     table = booster.trees_to_dataframe()
     assert facts["leaves"] == int((table["Feature"] == "Leaf").sum())
     assert facts["feature_names"] == booster.feature_names
-    out, _ = expect(capsys, 0, "inspect", files / "model.json")
-    assert "binary:logistic" in out
+    assert "binary:logistic" in printed(capsys, "inspect", files / "model.json")
 
 
 def test_check_inputs_lists_the_rows_outside(files, pruned, capsys):
@@ -148,8 +142,7 @@ def test_pickles_only_with_trust(files, tmp_path, capsys):
         f"prune {tmp_path}/forest.pkl --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.6 "
         f"--objective l1 -o {tmp_path}/out"
     )
-    _, err = expect(capsys, 1, *arguments)
-    assert "run code from the file" in err
+    assert "run code from the file" in refused(capsys, *arguments)
     expect(capsys, 0, *arguments, "--trust-pickle")
     expect(capsys, 0, "verify", tmp_path / "forest.pkl", tmp_path / "out", "--trust-pickle")
 
@@ -202,15 +195,10 @@ def test_help_has_examples(command, capsys):
     assert f"  pine-boost {command}" in capsys.readouterr().out
 
 
-def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(files, tmp_path, capsys):
-    table = files / "cal.csv"
-    run(
-        capsys,
-        f"prune {files}/model.json --fit {files}/fit.csv --cal {table} --alpha 0.5 --time-limit "
-        f"1e-9 --json -o {tmp_path}/out",
-    )
+def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(files, given, tmp_path, capsys):
+    expect(capsys, 2, f"prune {given} --alpha 0.5 --time-limit 1e-9 --json -o {tmp_path}/out")
     for command in (["check-inputs"], ["monitor", "--state", tmp_path / "state"]):
-        code, out, err = run(capsys, command[0], tmp_path / "out", table, *command[1:])
+        code, out, err = run(capsys, command[0], tmp_path / "out", files / "cal.csv", *command[1:])
         assert (code, out) == (1, "")
         assert "calibrated" in err
 
@@ -239,8 +227,7 @@ def test_folders_are_pruned_as_one_file(files, tmp_path, capsys):
     row = run_job(job, str(tmp_path / "fleet"), Policy("prune", {"alpha": 0.5}))
     assert row.status == "CERTIFIED", row.error
     assert (tmp_path / "fleet" / "a" / "region.json").read_bytes() == whole
-    out, _ = expect(capsys, 0, "verify", files / "model.json", tmp_path / "chunks", "--fit", fit, "--cal", cal)
-    assert "AGREES" in out
+    assert "AGREES" in printed(capsys, "verify", files / "model.json", tmp_path / "chunks", "--fit", fit, "--cal", cal)
 
 
 def test_folders_are_compressed_as_one_file(files, tmp_path, capsys, few_synthetic_rows):
@@ -272,3 +259,39 @@ def test_a_regressor_is_described(tmp_path, capsys):
     facts = json.loads(capsys.readouterr().out)
     assert facts["decides"] == "a class"
     assert facts["classes"] == [0, 1]
+
+
+WITH_TEST_ROWS = ("prune {} --alpha 0.5", "sweep {} --alphas 0.5,0.6")
+
+
+@pytest.mark.parametrize("command", WITH_TEST_ROWS)
+def test_labels_of_another_kind_are_refused_before_the_search(files, given, tmp_path, capsys, command):
+    table = pandas.read_csv(files / "cal.csv")
+    table["target"] = table["target"].map({0: "malignant", 1: "benign"})
+    table.to_csv(tmp_path / "test.csv", index=False)
+    out, err = expect(
+        capsys, 1, f"{command.format(given)} --test {tmp_path}/test.csv --label target --no-report -o {tmp_path}/out"
+    )
+    assert out == ""
+    assert "test.csv, column 'target': y holds" in err
+    assert "a label the model does not have; its predict returns 0, 1" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", WITH_TEST_ROWS)
+def test_an_evaluation_that_fails_costs_neither_result_nor_summary(
+    files, given, tmp_path, capsys, monkeypatch, command
+):
+    def fail(*_):
+        raise MemoryError("no room for these rows")
+
+    monkeypatch.setattr(PruneResult, "evaluate", fail)
+    folder = tmp_path / "out"
+    out, err = expect(
+        capsys, 1, f"{command.format(given)} --test {files}/test.csv.gz --label target --no-report -o {folder}"
+    )
+    assert "CERTIFIED" in out
+    assert f"Written to {folder}" in out
+    assert "Only the evaluation on --test failed (MemoryError: no room for these rows)" in err
+    assert f"the result in {folder} is valid without it" in err
+    assert list(folder.rglob("certificate.json"))

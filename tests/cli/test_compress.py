@@ -11,7 +11,7 @@ import xgboost
 
 from pine_boost import verify_compression
 from pine_boost.cli import main
-from tests.support.command_line import words
+from tests.support.command_line import refused, words
 from tests.support.native_models import make_table
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
@@ -84,8 +84,7 @@ def test_files_of_others_are_not_replaced(files, compressed, capsys):
 
 
 def test_too_few_rows_and_a_regressor_without_tolerance(files, capsys):
-    assert main([*_arguments(files, "few"), "--fidelity", "0.999"]) == 1
-    assert "needs at least" in capsys.readouterr().err
+    assert "needs at least" in refused(capsys, *_arguments(files, "few"), "--fidelity", "0.999")
     assert main(_arguments(files, "values", model="regressor.json")) == 1
     assert "tolerance" in capsys.readouterr().err
     assert not (files / "few").exists()
@@ -102,24 +101,21 @@ def test_too_few_rows_and_a_regressor_without_tolerance(files, capsys):
 def test_overlap_is_measured_only(files, capsys):
     arguments = _arguments(files, "seen")
     arguments[arguments.index("--val") + 1] = f"{files}/fit.csv"
-    assert main(arguments) == 1
-    assert "--allow-overlap" in capsys.readouterr().err
+    assert "--allow-overlap" in refused(capsys, *arguments)
     assert main([*arguments, "--allow-overlap"]) == 0
     assert capsys.readouterr().out.startswith("MEASURED")
 
 
 def test_verify_counts_again_what_compress_wrote(files, compressed, capsys):
     arguments = ["verify", f"{files}/model.json", str(compressed)]
-    assert main(arguments) == 1
-    assert "pass them with --val" in capsys.readouterr().err
+    assert "pass them with --val" in refused(capsys, *arguments)
     assert main([*arguments, "--val", f"{files}/val.csv"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("AGREES")
     assert "CERTIFIED" not in out
     assert main([*arguments, "--val", f"{files}/val.csv", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["agrees"] is True
-    assert main([*arguments, "--val", f"{files}/test.csv"]) == 1
-    assert "is not the table of the record" in capsys.readouterr().err
+    assert "is not the table of the record" in refused(capsys, *arguments, "--val", f"{files}/test.csv")
 
 
 def test_report_takes_a_folder_of_a_compression(files, compressed, capsys):

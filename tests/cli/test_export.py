@@ -10,7 +10,7 @@ import pytest
 import treelite
 
 from pine_boost.kernels.library import find_compiler
-from tests.support.command_line import expect, run
+from tests.support.command_line import expect, printed, run
 from tests.support.xgboost_models import booster_margins, make_rows, train
 
 
@@ -23,8 +23,7 @@ def test_one_model_three_ways(tmp_path, capsys):
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="f0,f1,f2,f3,f4", comments="")
 
     target = tmp_path / "model.tl"
-    out, _ = expect(capsys, 0, "export", source, "--to", "treelite", "-o", target)
-    assert f"Written to {target}" in out
+    assert f"Written to {target}" in printed(capsys, "export", source, "--to", "treelite", "-o", target)
     loaded = treelite.Model.deserialize(str(target))
     found = treelite.gtil.predict(loaded, rows, nthread=1, pred_margin=True).reshape(-1, 1)
     np.testing.assert_array_equal(found, booster_margins(booster, rows))

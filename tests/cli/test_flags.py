@@ -169,19 +169,15 @@ def test_a_domain_file_says_what_a_domain_says(tmp_path):
             read_domain(str(path))
 
 
-def test_the_domain_reaches_the_region(files, tmp_path, capsys):
+def test_the_domain_reaches_the_region(files, given, tmp_path, capsys):
     # an upper bound forbids a state only if all of it lies above: take it below a threshold
     nodes = xgboost.Booster(model_file=files / "model.json").trees_to_dataframe()
     splits = nodes[nodes["Feature"] != "Leaf"].groupby("Feature")["Split"].max()
     name = "mean area"
     upper = float(splits[name]) * 0.999
     (tmp_path / "domain.json").write_text(json.dumps({"upper": {name: upper}}))
-    _, err = expect(
-        capsys,
-        0,
-        f"prune {files}/model.json --fit {files}/fit.csv --cal {files}/cal.csv --alpha 0.5 "
-        f"--objective l1 --domain {tmp_path}/domain.json -o {tmp_path}/out",
-    )
+    domain = tmp_path / "domain.json"
+    _, err = expect(capsys, 0, f"prune {given} --alpha 0.5 --objective l1 --domain {domain} -o {tmp_path}/out")
     assert "The domain excludes" in err
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[:1, :6]
     X.loc[X.index[0], name] = float(splits[name]) * 1.001

@@ -17,7 +17,7 @@ from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClas
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from tests.support.command_line import expect, run, words
+from tests.support.command_line import expect, printed, refused, run, words
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -120,8 +120,7 @@ def test_a_whole_model_that_was_exchanged_is_refused(place, pruned, tmp_path, ca
 
 def test_guard_and_score_take_raw_tables(place, pruned, tmp_path, capsys):
     asked = ["guard", pruned, "--original", place / "pipeline.joblib", "--trust-pickle"]
-    out, _ = expect(capsys, 0, *asked, "-o", tmp_path / "guarded")
-    assert "On every input, the guarded model" in out
+    assert "On every input, the guarded model" in printed(capsys, *asked, "-o", tmp_path / "guarded")
     expect(capsys, 0, f"score {tmp_path}/guarded {place}/new.csv --trust-pickle -o {tmp_path}/classes.csv")
     with (tmp_path / "classes.csv").open(newline="") as file:
         classes = [int(row["class"]) for row in csv.DictReader(file)]
@@ -135,18 +134,17 @@ def test_guard_and_score_take_raw_tables(place, pruned, tmp_path, capsys):
 
 def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, capsys):
     asked = ["--model", place / "pipeline.joblib", "--trust-pickle", "--json"]
-    out, err = expect(
+    out, _ = expect(
         capsys, 0, f"monitor {pruned} {place}/new.csv {place}/val.csv --state {tmp_path}/state.json", *asked
     )
     assert json.loads(out)["coverage"]["n_rows"] == 800
-    out, err = expect(capsys, 0, "check-inputs", pruned, place / "new.csv", *asked)
+    out, _ = expect(capsys, 0, "check-inputs", pruned, place / "new.csv", *asked)
     assert json.loads(out)["n_rows"] == 300
     for command in (
         ["monitor", pruned, place / "new.csv", "--state", tmp_path / "s"],
         ["check-inputs", pruned / "region.json", place / "new.csv"],
     ):  # a scaler leaves as many columns: raw rows would be taken for prepared ones
-        _, err = expect(capsys, 1, *command)
-        assert "name that model with --model" in err
+        assert "name that model with --model" in refused(capsys, *command)
 
 
 def test_compress_writes_the_whole_model_and_verifies(place, tmp_path, capsys):
@@ -216,8 +214,7 @@ def test_every_wrapper_from_a_pickle(kind, tmp_path, capsys):
     )
     after = pickle.loads((tmp_path / "out" / "whole_model.pkl").read_bytes())
     assert type(after) is type(made)
-    out, _ = expect(capsys, 0, "verify", tmp_path / "model.pkl", tmp_path / "out", "--trust-pickle")
-    assert "AGREES" in out
+    assert "AGREES" in printed(capsys, "verify", tmp_path / "model.pkl", tmp_path / "out", "--trust-pickle")
 
 
 def test_layers_that_cannot_be_written_back_are_found_before_the_search(place, tmp_path, capsys):

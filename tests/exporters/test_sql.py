@@ -1,6 +1,5 @@
 """The SELECT of a model against its native classes, run by sqlite3 and DuckDB on thresholds, ulps and NULLs."""
 
-import json
 import sqlite3
 from fractions import Fraction
 
@@ -26,7 +25,7 @@ from tests.support.category_tables import models_of_categories, words_and_codes
 from tests.support.command_line import run
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import MODELS, built
-from tests.support.xgboost_models import categorical_booster
+from tests.support.xgboost_models import categorical_booster, edit_trees, leaves_of
 
 ENGINES = {"sqlite": lambda: sqlite3.connect(":memory:"), "duckdb": lambda: duckdb.connect()}
 SAYABLE = [name for name in MODELS if name != "lgb zero as missing"]
@@ -99,13 +98,13 @@ def test_null_stands_exactly_where_rounding_could_decide():
         xgboost.DMatrix(X, X[:, 0] > 3),
         4,
     )
-    document = json.loads(booster.save_raw("json"))
-    for tree in document["learner"]["gradient_booster"]["model"]["trees"]:
-        conditions = tree["split_conditions"]
-        for node, child in enumerate(tree["left_children"]):
-            if child == -1:  # a leaf; tiny on the left, so that the sign is a matter of rounding
-                conditions[node] = 1e-9 if conditions[node] < 0 else 0.3
-    contents = json.dumps(document).encode()
+
+    def make_tiny(trees):  # on the left, so that the sign is a matter of rounding
+        for tree in trees:
+            for node in leaves_of(tree):
+                tree["split_conditions"][node] = 1e-9 if tree["split_conditions"][node] < 0 else 0.3
+
+    contents = edit_trees(booster, make_tiny)
     model = read_model(contents)
     expected = np.array(model.forest.classes)[predict_classes(model, X)].tolist()
     for engine in ENGINES:

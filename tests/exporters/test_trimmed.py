@@ -224,6 +224,7 @@ def test_wrappers(kind, n_classes):
 def test_values_are_exact(name, weights):
     X, native = value_models.table()[0], value_models.VALUES[name]()
     model = read_model(native, decision="value")
+    assert model.kind.endswith(type(native).__name__)
     forest = model.forest
     kept = np.ones(forest.n_trees)
     if weights == "some" and forest.n_trees > 1:

@@ -348,19 +348,3 @@ def test_pandas_categories_are_kept_in_code_order_and_recoded():
     table["name"] = table["name"].cat.reorder_categories(["green", "red", "blue"])
     np.testing.assert_array_equal(exported.predict(table, output_margin=True), expected)
     assert read_model(exported).forest.feature_categories == model.forest.feature_categories
-
-
-@pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
-def test_regressor(objective):
-    rows = make_rows()
-    original = xgboost.XGBRegressor(n_estimators=6, n_jobs=1, objective=objective)
-    original.fit(rows, make_labels(rows, 5))
-    model = read_model(original, threshold=0.5)
-    assert model.kind == "xgboost.XGBRegressor"
-    native = original.predict(rows, output_margin=True)
-    np.testing.assert_array_equal(native_margins(model.forest, rows)[:, 0], native)
-    pruned = grid_forest(model.forest, some_weights(model.forest))
-    exported = export(model, pruned)
-    assert type(exported) is xgboost.XGBRegressor
-    margins = exported.predict(rows, output_margin=True)
-    np.testing.assert_array_equal(margins, expected_margins(pruned, rows)[:, 0])

@@ -30,16 +30,14 @@ from pine_boost.cli import main
 from pine_boost.native.predict import predict_classes
 from pine_boost.proof.cpsat.solver import Stop, solve, solve_each
 from pine_boost.search import driver
+from tests.support.verifying import boosted_products
 
 pytestmark = pytest.mark.usefixtures("python_hears_ctrl_c")
 
 
 @pytest.fixture(scope="module")
 def data():
-    X = np.random.default_rng(0).normal(size=(400, 4))
-    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
-    model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
-    return model.fit(X, y), X
+    return boosted_products(10, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pine_boost.certificate.certificate import Certificate
 from pine_boost.cli import build_parser, main
 from pine_boost.fleet import Job, Policy, read_jobs, run_fleet, run_job
 from pine_boost.options import Options, fleet_options, option_of
-from tests.support.command_line import words, write_inputs
+from tests.support.command_line import refused, words, write_inputs
 from tests.support.native_models import CATBOOST_QUIET
 from tests.support.verifying import verify_folder
 
@@ -359,8 +359,7 @@ def test_the_command_takes_every_option_of_the_three_methods(place, tmp_path, ca
     )
     looked.save(tmp_path / "survey.json")
     capsys.readouterr()
-    assert main([*command, "--spent", str(tmp_path / "survey.json")]) == 1
-    assert "survey" in capsys.readouterr().err
+    assert "survey" in refused(capsys, *command, "--spent", tmp_path / "survey.json")
 
 
 def test_every_option_may_be_given_per_job_or_for_all(place, tmp_path):

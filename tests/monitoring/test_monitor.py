@@ -17,6 +17,7 @@ from pine_boost.monitoring.region_monitor import drift_evidence, log_evidence, m
 from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
 from pine_boost.region import fit_region
+from tests.support.command_line import printed
 
 
 def _rows(seed, n_rows, drifted=False):
@@ -189,8 +190,7 @@ def test_the_command(region, tmp_path, capsys):
         np.save(files[-1], _rows(seed, 400, drifted))
     common = ["monitor", str(tmp_path / "region.json")]
     rest = ["--state", str(state), "--page", str(page)]
-    assert main([*common, str(files[0]), str(files[1]), *rest]) == 0
-    assert "ok" in capsys.readouterr().out
+    assert "ok" in printed(capsys, *common, files[0], files[1], *rest)
     assert main([*common, str(files[1]), *rest]) == 0  # counted before
     assert json.loads(state.read_text())["n_rows"] == 800
     capsys.readouterr()

@@ -1,7 +1,5 @@
 """The proved distance from the decision: no native input beyond it changes its class."""
 
-from fractions import Fraction
-
 import lightgbm
 import numpy as np
 import pytest
@@ -9,11 +7,12 @@ import xgboost
 from sklearn import ensemble
 
 import pine_boost
-from pine_boost.compression.distance import exact_distance, prove_distance, rounded_up
+from pine_boost.compression.distance import exact_distance, prove_distance
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows
 from tests.support.native_models import make_table
+from tests.support.xgboost_models import edit_trees, leaves_of
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -87,34 +86,12 @@ def test_numbers_by_hand():
     before = read_model(model)
     low, high = sorted(before.forest.value[before.forest.left < 0, 0])
     assert low < 0 < high
-    text = bytes(model.get_booster().save_raw("json"))
-    after = read_model(_with_leaves(text, before, 1.0))
+
+    def make_all_one(trees):
+        for node in leaves_of(trees[0]):
+            trees[0]["split_conditions"][node] = 1.0
+
+    after = read_model(edit_trees(model.get_booster(), make_all_one))
     found = exact_distance(before.forest, after.forest, (0,))
     assert abs(float(found[0]) + low) < 1e-5
     assert abs(float(found[1]) - max(high, -low)) < 1e-5
-
-
-def _with_leaves(text, before, value):
-    import json
-
-    document = json.loads(text)
-    tree = document["learner"]["gradient_booster"]["model"]["trees"][0]
-    for node, child in enumerate(tree["left_children"]):
-        if child < 0:
-            tree["split_conditions"][node] = value
-    return json.dumps(document).encode()
-
-
-def test_what_cannot_be_compared_is_not_said(both):
-    _, before, after, record = both
-    trees = _compared(before.forest, after.forest, record)
-    for wrong in ((*trees, before.forest.n_trees), trees[::-1], (-1, *trees[1:]), trees[1:]):
-        if len(trees) > 1:
-            assert exact_distance(before.forest, after.forest, wrong) is None
-
-
-@pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(10**9 + 1, 7), Fraction(1, 10**12)])
-def test_rounding_goes_up(number):
-    rounded = rounded_up(number)
-    assert number <= rounded <= number * (1 + Fraction(2, 10**5))
-    assert len(repr(float(rounded)).replace(".", "").strip("0")) <= 10

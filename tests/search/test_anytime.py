@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn import ensemble
 
 from pine_boost import UnsupportedModelError, prune_booster, sweep
 from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, OutOfTime, StopReason
@@ -28,7 +27,7 @@ from tests.support.forests import MANNERS, XGBOOST
 from tests.support.grids import grid_forest
 from tests.support.naive import random_case
 from tests.support.solver_settings import SETTINGS
-from tests.support.verifying import fitted
+from tests.support.verifying import boosted_products, fitted
 
 
 def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch):
@@ -317,10 +316,7 @@ NOTHING = SearchResult(None, (), 9)
 @pytest.fixture(scope="module")
 def data():
     """A model whose every tree is needed."""
-    X = np.random.default_rng(0).normal(size=(400, 4))
-    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
-    model = ensemble.GradientBoostingClassifier(n_estimators=3, max_depth=2, learning_rate=1.0)
-    return model.fit(X, y), X
+    return boosted_products(3, learning_rate=1.0)
 
 
 def test_leaf_values_that_the_clock_ended_are_no_answer(data, monkeypatch):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn import ensemble
 from xgboost import XGBClassifier
 
 from pine_boost import prune_booster, sweep, verify
@@ -18,14 +17,12 @@ from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.search.choose_indifference import Choice, Chosen
 from pine_boost.search.search_result import SearchResult
+from tests.support.verifying import boosted_products
 
 
 @pytest.fixture(scope="module")
 def data():
-    X = np.random.default_rng(0).normal(size=(400, 4))
-    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
-    model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
-    return model.fit(X, y), X
+    return boosted_products(10, random_state=0)
 
 
 def _press(*_, **__):

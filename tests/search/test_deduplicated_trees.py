@@ -1,6 +1,5 @@
 """A search begins with what no input can tell from the rest left out, and ends on the original; constant trees."""
 
-import json
 import signal
 from dataclasses import replace
 
@@ -33,6 +32,7 @@ from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows
 from tests.support.simplifiable import MANNERS, drawn_model, probe
 from tests.support.verifying import verify_folder
+from tests.support.xgboost_models import edit_trees
 
 
 def has_more_to_leave_out(forest):
@@ -146,17 +146,18 @@ def edited_booster():
     trained = xgboost.train(
         {"objective": "binary:logistic", "max_depth": 3, "eta": 0.1, "nthread": 1}, xgboost.DMatrix(X, y), 12
     )
-    document = json.loads(trained.save_raw("json"))
-    for tree in document["learner"]["gradient_booster"]["model"]["trees"]:
-        first, second = tree["left_children"][0], tree["right_children"][0]
-        for name in ("split_indices", "split_conditions"):
-            tree[name][second] = tree[name][0]
-        tree["default_left"][0] = 1
-        last = tree["left_children"][first]
-        ends = tree["left_children"][last], tree["right_children"][last]
-        tree["split_conditions"][ends[0]] = tree["split_conditions"][ends[1]]
-    contents = json.dumps(document).encode()
-    return xgboost.Booster({"nthread": 1}, model_file=bytearray(contents)), X
+
+    def ask_twice(trees):
+        for tree in trees:
+            first, second = tree["left_children"][0], tree["right_children"][0]
+            for name in ("split_indices", "split_conditions"):
+                tree[name][second] = tree[name][0]
+            tree["default_left"][0] = 1
+            last = tree["left_children"][first]
+            ends = tree["left_children"][last], tree["right_children"][last]
+            tree["split_conditions"][ends[0]] = tree["split_conditions"][ends[1]]
+
+    return xgboost.Booster({"nthread": 1}, model_file=bytearray(edit_trees(trained, ask_twice))), X
 
 
 @pytest.mark.parametrize("unit", ["round", "leaf"])

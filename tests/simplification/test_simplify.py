@@ -1,6 +1,5 @@
 """simplify against the libraries: same kind, margins bit for bit on every edge, nothing more to leave out."""
 
-import json
 import pickle
 import re
 from dataclasses import replace
@@ -24,7 +23,15 @@ from tests.support.grids import edge_rows
 from tests.support.lightgbm_texts import leaf, split, text_of, tree_text
 from tests.support.native_models import MODELS, built, make_table
 from tests.support.simplifiable import MANNERS, drawn_model, probe
-from tests.support.xgboost_models import INPLACE_DART_DIFFERS, booster_margins, make_labels, make_rows, train
+from tests.support.xgboost_models import (
+    INPLACE_DART_DIFFERS,
+    booster_margins,
+    edit_trees,
+    leaves_of,
+    make_labels,
+    make_rows,
+    train,
+)
 
 
 def bits(model, X):
@@ -150,11 +157,7 @@ def test_reach_is_what_enumeration_finds():
 
 
 def edited(booster, change):
-    """The booster after ``change`` was applied to the list of its trees as JSON."""
-    document = json.loads(booster.save_raw("json"))
-    section = document["learner"]["gradient_booster"]
-    change(section.get("gbtree", section)["model"]["trees"])
-    return xgboost.Booster({"nthread": 1}, model_file=bytearray(json.dumps(document).encode()))
+    return xgboost.Booster({"nthread": 1}, model_file=bytearray(edit_trees(booster, change)))
 
 
 def contradict(trees):
@@ -214,9 +217,8 @@ def test_files_and_paths_give_bytes(file_format, tmp_path):
 def test_zero_trees_go_and_a_stale_best_iteration_with_them():
     def zero(trees):
         for tree in trees[1::2]:
-            for node, child in enumerate(tree["left_children"]):
-                if child < 0:
-                    tree["split_conditions"][node] = 0.0
+            for node in leaves_of(tree):
+                tree["split_conditions"][node] = 0.0
 
     booster = edited(train(rounds=6, objective="binary:logistic", base_score=0.4), zero)
     booster.set_attr(best_iteration="4")
@@ -233,9 +235,8 @@ def test_zero_trees_go_and_a_stale_best_iteration_with_them():
 def test_rounds_of_several_classes_go_whole():
     def zero(trees):
         for index in (3, 4, 5, 7):  # round 1, and one tree of round 2
-            for node, child in enumerate(trees[index]["left_children"]):
-                if child < 0:
-                    trees[index]["split_conditions"][node] = 0.0
+            for node in leaves_of(trees[index]):
+                trees[index]["split_conditions"][node] = 0.0
 
     plain = train(rounds=4, objective="multi:softprob", n_classes=3, base_score=0.3)
     booster = edited(plain, zero)

@@ -38,6 +38,16 @@ def run(capsys: Any, line: str, *arguments: Any) -> tuple[int, str, str]:
     return code, captured.out, captured.err
 
 
+def printed(capsys: Any, line: str, *arguments: Any) -> str:
+    """Stdout of a command that does its work."""
+    return expect(capsys, 0, line, *arguments)[0]
+
+
+def refused(capsys: Any, line: str, *arguments: Any) -> str:
+    """Stderr of a command that ends with an error."""
+    return expect(capsys, 1, line, *arguments)[1]
+
+
 def expect(capsys: Any, code: int, line: str, *arguments: Any) -> tuple[str, str]:
     """Stdout and stderr of a command that ends with this exit code."""
     found, out, err = run(capsys, line, *arguments)

@@ -88,6 +88,9 @@ ESTIMATORS = {
 VALUES: dict[str, Callable[[], Any]] = {
     **{f"xgboost {objective}": partial(xgb, objective) for objective in _XGBOOST},
     **{f"lightgbm {objective}": partial(lgb, objective) for objective in _LIGHTGBM},
+    "wrapped xgboost poisson": lambda: xgboost.XGBRegressor(
+        objective="count:poisson", n_estimators=8, max_depth=4, n_jobs=1
+    ).fit(*table()),
     "lightgbm square root": partial(lgb, "regression", reg_sqrt=True),
     "lightgbm averaged": partial(lgb, "regression", **BAGGED),
     **{name: lambda estimator=estimator: clone(estimator).fit(*table()) for name, estimator in ESTIMATORS.items()},

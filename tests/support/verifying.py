@@ -52,6 +52,14 @@ MAKERS: dict[str, tuple[int, Any]] = {
 }
 
 
+def boosted_products(n_trees: int, **options: Any) -> tuple[Any, np.ndarray]:
+    """Gradient boosting of small trees on a product and a sum of two columns each, and its rows."""
+    X = np.random.default_rng(0).normal(size=(400, 4))
+    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
+    model = ensemble.GradientBoostingClassifier(n_estimators=n_trees, max_depth=2, **options)
+    return model.fit(X, y), X
+
+
 def fitted(kind: str) -> tuple[Any, np.ndarray]:
     n_classes, make = MAKERS[kind]
     X, y = breast_or_iris(n_classes)

@@ -1,5 +1,7 @@
 """Small XGBoost models of every objective and booster that the tests share, and their margins."""
 
+import json
+
 import numpy as np
 import xgboost
 
@@ -43,6 +45,19 @@ def move_weights(root, since):
     else:
         learner["gradient_booster"] = gbtree
         (gbtree if since < (3, 4) else model)["weight_drop"] = weights
+
+
+def edit_trees(source, change):
+    """The file of a Booster, or of such a file, after ``change`` was applied to the list of its trees."""
+    root = json.loads(source if isinstance(source, bytes) else source.save_raw("json"))
+    section = root["learner"]["gradient_booster"]
+    change(section.get("gbtree", section)["model"]["trees"])
+    return json.dumps(root).encode()
+
+
+def leaves_of(tree):
+    """The nodes of a tree of such a file that are leaves."""
+    return [node for node, child in enumerate(tree["left_children"]) if child < 0]
 
 
 _ERRORS = ("squarederror", "squaredlogerror", "pseudohubererror", "absoluteerror", "quantileerror")
