@@ -123,7 +123,7 @@ def build_prune_result(
         if rows is not None and same is None:
             replay(parsed, pruned_model, region, problem, found.pruned, points, rows())
         if region.delta is not None and cal is not None and budget is not None:
-            with finishing(ignored=0):  # this may take long
+            with finishing(ignored=int(budget.is_interrupted)):  # this may take long; after Ctrl-C it does not
                 margin = budget.run(find_margin, problem, found.pruned, points, budget, options.n_workers)
             if margin is not None:
                 serving = serving_margin(margin, found.pruned.grid, region, pruned_model.forest, cal)

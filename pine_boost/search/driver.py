@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pine_boost.budget import SHARES, Budget, Effort, Step, StopReason
+from pine_boost.budget import SHARES, Budget, Effort, Step, StopReason, finishing
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Enclosure, Problem, enclosures, restated
@@ -46,7 +46,8 @@ def search_booster(task: SearchTask, budget: Budget, points: States | None = Non
     if trees is None:
         return search_stages(task, budget, points)
     found = search_stages(replace(task, problem=trees.of(task.problem)), budget, points)
-    return budget.run(trees.restored, task.problem, found, task.options.unit, budget)
+    with finishing():  # Ctrl-C ends the search, not what makes its result
+        return trees.restored(task.problem, found, task.options.unit, budget)
 
 
 def search_stages(task: SearchTask, budget: Budget, points: States | None = None) -> SearchResult:
@@ -196,7 +197,8 @@ def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
     for region, problem, found in search_all(replace(plan, trees=trees)):
         if trees is not None:
             problem, searched = plan.problem_in(region), found.pruned
-            found = plan.budget.run(trees.restored, problem, found, options.unit, plan.budget)
+            with finishing():
+                found = trees.restored(problem, found, options.unit, plan.budget)
             if searched is last[0]:  # the same object, as a model that answers several alphas is exported once
                 found = replace(found, pruned=last[1])
             last = searched, found.pruned
