@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,14 +51,24 @@ def test_round_trip(manner, score, tmp_path):
 def test_round_trip_without_score_and_with_infinite_edges():
     rng = np.random.default_rng(1)
     forest = random_forest(rng, 3, 2, 2, manner=MANNERS[2])
-    from dataclasses import replace
-
     threshold = forest.threshold.copy()
     threshold[0], threshold[forest.tree_offset[1]] = np.inf, -np.inf
     region = fit_region(replace(forest, threshold=threshold, missing_value=-1.0), alpha=0)
     text = json.dumps(region.to_json(), allow_nan=False)
     assert '"inf"' in text
     assert Region.from_json(text) == region
+
+
+def test_a_clause_of_states_is_read_back_and_each_wrong_literal_is_refused():
+    region = _region()[0]
+    literals = tuple((feature, np.arange(region.space.n_states[feature]) == 0) for feature in (0, 2))
+    region = replace(region, tables=replace(region.tables, at_least_one=(literals,)))
+    good = region.to_json()
+    assert Region.from_json(copy.deepcopy(good)) == region
+    for wrong in (0, [0], [0, "0"], [9, "0"], [0, good["domain"]["at_least_one"][0][0][1], 0]):
+        good["domain"]["at_least_one"] = [[wrong]]
+        with pytest.raises(MalformedModelError, match="at_least_one"):
+            Region.from_json(good)
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
@@ -95,8 +106,6 @@ def test_another_version_is_refused():
 
 
 def test_unwritable_categories_are_refused():
-    from dataclasses import replace
-
     region, _, _ = _region()
     schema = replace(region.schema, feature_categories=(((1, 2), "x"), None, None, None))
     with pytest.raises(InvalidInputError, match="cannot be written to JSON"):
