@@ -53,7 +53,9 @@ def require_wellformed_region(flat: FlatForest, sums: TableSums) -> None:
     states = flat.most_states[source]
     largest = np.concatenate([[0], np.where(is_category, states, np.minimum(most, 2**16 - 1))])
     last = sums.offset + sums.width.astype(np.int64) * largest[sums.first] + largest[sums.second]
-    _require(np.all(sums.offset >= 0) and np.all(last < len(sums.cost)), "a table of the region is too short")
+    # the offset alone, too: a sum beyond int64 would be negative
+    fits = (sums.offset >= 0) & (sums.offset < len(sums.cost)) & (last < len(sums.cost))
+    _require(np.all(fits), "a table of the region is too short")
 
 
 def _require(condition: Any, what: str) -> None:

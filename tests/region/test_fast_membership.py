@@ -162,6 +162,7 @@ def test_tables_that_are_too_short_never_reach_the_kernel():
     damaged = [
         replace(sums, cost=sums.cost[: sums.offset[last] + 1]),
         replace(sums, offset=sums.offset + len(sums.cost)),
+        replace(sums, offset=np.full_like(sums.offset, 2**63 - 1)),
         replace(sums, first=sums.first + np.int32(flat.n_columns)),
         replace(sums, second=sums.second - np.int32(1)),
         replace(sums, width=sums.width * np.int32(1000)),
