@@ -396,6 +396,20 @@ def test_dart_leaves_that_overflow_before_their_weight_are_refused():
         read_model(_stumps([(1.0, 1e38)] * 2, weights=[1.0, 1.0]))
 
 
+def test_amounts_that_xgboost_writes_exactly_between_two_floats():
+    rows = np.random.default_rng(0).lognormal(17.5, 1, (1000, 3)).astype(np.float32)
+    booster = xgboost.XGBRegressor(n_estimators=20, max_depth=6, n_jobs=1).fit(rows, rows[:, 0] * 0.3).get_booster()
+    text, binary = (bytes(booster.save_raw(raw_format)) for raw_format in ("json", "ubj"))
+    for name in ("split_conditions", "loss_changes"):
+        numbers = [n for t in json.loads(text)["learner"]["gradient_booster"]["model"]["trees"] for n in t[name]]
+        wide, narrow = np.array(numbers), np.array(numbers, dtype=np.float32).astype(float)
+        assert np.any(np.abs(wide - narrow) == np.spacing(narrow.astype(np.float32)) / 2), name
+    threshold = float(np.median(booster.predict(xgboost.DMatrix(rows))))
+    read, exact = (read_model(raw, threshold=threshold).forest for raw in (text, binary))
+    assert forest_digest(read) == forest_digest(exact)
+    np.testing.assert_array_equal(native_margins(read, rows), booster_margins(booster, rows))
+
+
 def test_large_sums_within_float32_are_read_exactly():
     booster = _stumps([(1.0, 8e37), (-3.0, 8e37)])
     rows, margins = _both_sides(booster)
