@@ -45,6 +45,9 @@ def require_wellformed_region(flat: FlatForest, sums: TableSums) -> None:
     _require(_ascends(np.concatenate([[0], sums.group_end, [n_terms]]), strictly=False), "group_end does not ascend")
     for name, length in (("cost", len(sums.cost)), ("limit", n_groups), ("leaf_cost", int(flat.leaf_offset[-1]))):
         _array(getattr(sums, name), name, _LONG, length)
+    bound = 2**62 // (n_terms + flat.n_trees)  # the costs of a row are added in int64
+    is_small = all(np.all((costs >= -bound) & (costs <= bound)) for costs in (sums.cost, sums.leaf_cost))
+    _require(is_small, "the costs of the region can add up to more than int64 holds")
     # the largest bin of each column: that of the last interval, of a special state, or of a category
     source = flat.column_source[1:]
     most = np.maximum(np.diff(flat.source_edge)[source] - flat.column_base[1:], 0)

@@ -1,5 +1,7 @@
 """The proved distance from the decision: no native input beyond it changes its class."""
 
+from fractions import Fraction
+
 import lightgbm
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import xgboost
 from sklearn import ensemble
 
 import pine_boost
-from pine_boost.compression.distance import exact_distance, prove_distance
+from pine_boost.compression.distance import exact_distance, prove_distance, rounded_up
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows
@@ -95,3 +97,18 @@ def test_numbers_by_hand():
     found = exact_distance(before.forest, after.forest, (0,))
     assert abs(float(found[0]) + low) < 1e-5
     assert abs(float(found[1]) - max(high, -low)) < 1e-5
+
+
+def test_what_cannot_be_compared_is_not_said(both):
+    _, before, after, record = both
+    trees = _compared(before.forest, after.forest, record)
+    reversed_ones = [trees[::-1]] * (len(trees) > 1)
+    for wrong in ((*trees, before.forest.n_trees), (-1, *trees[1:]), trees[1:], *reversed_ones):
+        assert exact_distance(before.forest, after.forest, wrong) is None
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(10**9 + 1, 7), Fraction(1, 10**12)])
+def test_rounding_goes_up(number):
+    rounded = rounded_up(number)
+    assert number <= rounded <= number * (1 + Fraction(2, 10**5))
+    assert len(repr(float(rounded)).replace(".", "").strip("0")) <= 10

@@ -170,6 +170,8 @@ def test_tables_that_are_too_short_never_reach_the_kernel():
         replace(sums, limit=sums.limit[:-1]),
         replace(sums, leaf_cost=np.zeros(0, dtype=np.int64)),
         replace(sums, cost=sums.cost.astype(np.int32)),
+        replace(sums, cost=np.full_like(sums.cost, 2**62)),
+        replace(sums, leaf_cost=np.full_like(sums.leaf_cost, -(2**63))),
     ]
     for wrong in damaged:
         with pytest.raises(MalformedModelError):
