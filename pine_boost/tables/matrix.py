@@ -409,6 +409,11 @@ def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema,
                 f"{traits.title} 3.3 and newer refuse such values; older versions take one for the next known "
                 "category, and refuse it if there is none. Convert them to values seen in training, or to missing."
             )
+        elif schema.reader is Reader.HISTOGRAM and value in (np.inf, -np.inf):
+            raise InvalidInputError(
+                f"The {label} holds {value!r}, which HistGradientBoosting refuses in a column of categories. "
+                "Convert it to missing."
+            )
         # LightGBM and HistGradientBoosting turn an unknown category into missing; CatBoost goes the same way for both
     return codes
 

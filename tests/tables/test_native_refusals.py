@@ -66,6 +66,30 @@ TABLES = {name: pd.DataFrame({"a": A, "c": column}) for name, column in CATEGORI
 }
 
 
+def _with_categories(frame):
+    return frame.astype({"c": "category"})
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf])
+@pytest.mark.parametrize("table", [np.asarray, np.float32, pd.DataFrame, pl.DataFrame, _with_categories])
+def test_an_infinite_category_is_refused_as_histgradientboosting_does(bad, table):
+    """Infinity in a column of numbers is taken."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "c": rng.integers(0, 4, 200).astype(float)})
+    categories = "from_dtype" if table is _with_categories else [1]
+    model = HistGradientBoostingClassifier(max_iter=3, categorical_features=categories)
+    model.fit(table(frame), frame["c"] > 1)
+    schema = schema_of(read_model(model).forest)
+    number, category = frame[:4].copy(), frame[:4].copy()
+    number.loc[1, "a"] = category.loc[1, "c"] = bad
+    model.predict(table(number))
+    assert to_matrix(table(number), schema)[1, 0] == bad
+    with pytest.raises(ValueError, match="contains infinity"):
+        model.predict(table(category))
+    with pytest.raises(InvalidInputError, match=f"holds {bad}, which HistGradientBoosting refuses"):
+        to_matrix(table(category), schema)
+
+
 @cache
 def _of_text():
     random = np.random.default_rng(0)
