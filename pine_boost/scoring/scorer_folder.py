@@ -388,8 +388,11 @@ def _scorer_of(record: Mapping[str, Any], arrays: _Arrays, prefix: str, classes:
     f.require(schema.n_features == flat.n_features, "two numbers of features")
     expected = len(native.cuts) + 1 if len(native.cuts) else (flat.n_outputs if flat.n_outputs > 1 else 0)
     f.require(len(classes) == expected, f"{len(classes)} classes, expected {expected}")
+    rule = record["probability"]
+    forms = ("pair",) if flat.n_outputs == 1 else ("columns", "softmax", "catboost")
+    f.require(rule.form in ("none", "votes", *forms), f"probabilities of {flat.n_outputs} outputs as {rule.form!r}")
     require_wellformed(flat, native, plan)
-    return ScorerParts(flat, native, plan, schema, tuple(classes), record["probability"])
+    return ScorerParts(flat, native, plan, schema, tuple(classes), rule)
 
 
 def _read_named(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:

@@ -239,6 +239,7 @@ def test_arrays_of_other_shapes_are_refused(how, saved):
         lambda m: m["schema"].update(comparison=3),
         lambda m: m.update(classes=[0, 1, 2]),
         lambda m: m["probability"].update(form="other"),
+        lambda m: m["probability"].update(form="columns"),
         lambda m: m.update(format_version=99),
         lambda m: m.update(extra=1),
     ],
