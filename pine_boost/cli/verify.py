@@ -30,7 +30,7 @@ from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.files import file_digest
 from pine_boost.model.digest import forest_digest
 from pine_boost.options import flag_of, require_seconds
-from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest
+from pine_boost.scoring.scorer_folder import MANIFEST, read_manifest, trusted_around_trees
 
 if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
@@ -67,14 +67,16 @@ def main(arguments: argparse.Namespace) -> int:
     if (given if given.is_dir() else given.parent).joinpath(COMPRESSION).is_file():
         return _recount(arguments, given)
     places, guarded = result_folders(given) if given.is_dir() else (given,), None
+    trusted: tuple[str, ...] = ()
     if given.joinpath(MANIFEST).is_file():
         manifest = read_manifest(given)
         if "guard" not in manifest:
             return _verify_scorer(arguments, manifest)
         _require_flags(arguments, _BY_REGION if manifest["guard"] is None else "a margin guard")
         guarded = verify_guarded(given, trust_pickle=arguments.trust_pickle)
+        trusted = tuple(trusted_around_trees(manifest, guarded.original))
         if guarded.margin is not None:
-            return _measure_again(arguments, guarded)
+            return _measure_again(arguments, guarded, trusted)
         places = tuple(given / name for name in manifest["files"] if name.startswith("pruned."))
     verdicts: dict[str, Verification] = {}
     for number, place in enumerate(places):
@@ -82,7 +84,12 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.time_limit is not None:
             spent = time.monotonic() - arguments.started
             left = max(arguments.time_limit - spent, 0.01) / (len(places) - number)
-        verdicts[place.name] = verdict = _verify(arguments, place, left)
+        verdict = _verify(arguments, place, left)
+        if trusted:
+            verdict = replace(
+                verdict, remarks=(*verdict.remarks, f"Of the folder, taken on trust: {'; '.join(trusted)}.")
+            )
+        verdicts[place.name] = verdict
         if len(places) > 1 and not arguments.json:  # a sweep takes its time
             print(f"{place.name}: {verdict.summary()}")
     codes = [_CODES[verdict.agrees] for verdict in verdicts.values()]
@@ -109,7 +116,7 @@ def _require_flags(arguments: argparse.Namespace, kind: str) -> None:
         )
 
 
-def _measure_again(arguments: argparse.Namespace, guarded: Evidence) -> int:
+def _measure_again(arguments: argparse.Namespace, guarded: Evidence, trusted: tuple[str, ...]) -> int:
     """Measure the margin of a guarded model again on its validation rows."""
     from pine_boost.scoring.guards import measure_margin
 
@@ -128,9 +135,10 @@ def _measure_again(arguments: argparse.Namespace, guarded: Evidence) -> int:
         "`guard --val` was given, or do not trust the folder."
     )
     if agrees:
+        trusted = ("that nothing had seen these rows", "that future inputs come from the same source", *trusted)
         said = (
             f"Recomputed on {found.n_val} validation rows: the margin matches the folder.\n{guarded.claim}\n"
-            "Taken on trust: that nothing had seen these rows, and that future inputs come from the same source."
+            f"Taken on trust: {'; '.join(trusted)}."
         )
     document = {"agrees": agrees, "claim": guarded.claim, "stated": stated, "found": found}
     flags.answer(arguments, document, said)

@@ -330,6 +330,15 @@ def may_be_labels(found: Sequence[Any], parsed: Model) -> bool:
         return False
 
 
+def trusted_around_trees(manifest: Mapping[str, Any], parsed: Model) -> Iterator[str]:
+    """What a folder says of the model around its trees, which the file of the model does not hold."""
+    if LAYERS in manifest["files"]:
+        yield f"that the steps in {LAYERS} are those of the model around its trees"
+    if list(manifest["classes"]) != list(parsed.forest.classes):
+        labels = ", ".join(map(repr, manifest["classes"]))[:200]
+        yield f"that the labels are {labels}, which the model file does not hold"
+
+
 def _layer_files(parts: Any) -> dict[str, bytes]:
     """The file of what a Pipeline or calibrator around the trees does; none without."""
     if parts.prepare is None and parts.finish is None:

@@ -38,7 +38,7 @@ from pine_boost.proof.exits import faults_of, truncation_faults
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
 from pine_boost.scoring.proved_exits import keep_trees, restrict
-from pine_boost.scoring.scorer_folder import LAYERS, REMEDY, may_be_labels, read_parts
+from pine_boost.scoring.scorer_folder import REMEDY, may_be_labels, read_parts, trusted_around_trees
 from pine_boost.tables.native import as_table
 from pine_boost.tables.rows import Rows
 from pine_boost.tables.schema import schema_of
@@ -217,7 +217,7 @@ def verify_scorer(
         claim = tested_scorer_claim(statement, claim, is_smaller=_is_smaller(manifest))
     if manifest["claim"] != claim:
         faults = (*faults, "its claim is not the sentence of its status and numbers")
-    trusted = tuple(_trusted(parsed, parts, manifest, made_again=made_again))
+    trusted = tuple(_trusted(parsed, manifest, made_again=made_again))
     seconds, n_stages = time.perf_counter() - started, parts.plan.n_stages
     return ScorerVerification(not faults, faults, manifest["claim"], n_stages, n_rows, trusted, seconds, made_again)
 
@@ -283,7 +283,7 @@ def _truncation(manifest: dict[str, Any]) -> dict[str, Any] | None:
         return dict(f.record(_TRUNCATION)(manifest["facts"]["truncation"], "truncation"))
 
 
-def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any], *, made_again: bool) -> Iterator[str]:
+def _trusted(parsed: Model, manifest: dict[str, Any], *, made_again: bool) -> Iterator[str]:
     """What the claim rests on and the files cannot show."""
     status = manifest["status"]
     if status in (VALIDATED, MEASURED):
@@ -299,10 +299,7 @@ def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any], *, mad
         yield "that future inputs come from the same source"
     if status == NOT_VALIDATED:
         yield "that nothing smaller passed on the validation rows"
-    if parts.prepare is not None or parts.finish is not None:
-        yield f"that the steps in {LAYERS} are those of the model around its trees"
-    if list(parts.classes) != list(parsed.forest.classes):
-        yield f"that the labels are {', '.join(map(repr, parts.classes))[:200]}, which the model file does not hold"
+    yield from trusted_around_trees(manifest, parsed)
     if parsed.kind == SAVED_KIND:
         yield f"that the model in use is {SAVED_MODEL}"
     yield f"how the scorer was made: {', '.join(HOW_IT_WAS_MADE)}"

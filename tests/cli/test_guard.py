@@ -10,6 +10,7 @@ from sklearn import datasets
 
 from pine_boost import compress_booster, prune_booster
 from tests.support.command_line import exit_code, printed, refused, write_inputs
+from tests.support.scorer_folders import rewrite
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -80,6 +81,17 @@ def test_a_guarded_folder_is_verified(place, tmp_path, capsys):
     region = tmp_path / "s" / "region.json"
     region.write_bytes(region.read_bytes() + b" ")
     assert "their digests differ" in refused(capsys, "verify", model, tmp_path / "s")
+
+
+def test_labels_that_the_model_file_does_not_hold_are_said_to_be_trusted(place, tmp_path, capsys):
+    start = ["guard", "--original", place / "model.json", "-o", tmp_path / "s"]
+    asked = ["verify", place / "model.json", tmp_path / "s"]
+    for rows in ([], ["--val", place / "fresh.npy"]):
+        printed(capsys, *start, place / "pruned", *rows, "--fidelity", "0.99")
+        assert "labels" not in printed(capsys, *asked, *rows)
+        rewrite(tmp_path / "s", None, lambda manifest: manifest.update(classes=["no", "yes"]))
+        said = printed(capsys, *asked, *rows)
+        assert "that the labels are 'no', 'yes', which the model file does not hold." in said
 
 
 def test_a_guard_by_the_margin_is_chosen_again(place, tmp_path, capsys):
