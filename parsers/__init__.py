@@ -177,8 +177,8 @@ def _sniff(contents: bytes, path: Path | None) -> str:
         if suffix in traits_of(library).suffixes:
             return library
     raise UnsupportedModelError(
-        f"{path or 'The file in these bytes'} is not a readable model: neither XGBoost JSON/UBJSON (starts with "
-        f"'{{') nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "
+        f"{path or 'The file in these bytes'} is not a readable model: neither JSON or UBJSON of XGBoost or CatBoost "
+        f"(starts with '{{') nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "
         "format must be re-saved as .json or .ubj."
     )
 

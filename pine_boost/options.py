@@ -59,6 +59,18 @@ def _refused(name: str, accepted: str, value: Any) -> InvalidInputError:
     return InvalidInputError(f"{name} must be {accepted}, got {value!r}.", option=name)
 
 
+def _share(accepted: str, fits: Callable[[Any], bool]) -> Check:
+    """A check of a share; a number that looks like a percentage is told the share it stands for."""
+
+    def require(value: Any, name: str) -> None:
+        if not fits(value):
+            is_percentage = is_real(value) and 1 < value <= 100
+            hint = f" ({value:g} % is {value / 100:g})" if is_percentage else ""
+            raise InvalidInputError(f"{name} must be {accepted}, got {value!r}{hint}.", option=name)
+
+    return require
+
+
 def _accepting(accepted: str, fits: Callable[[Any], bool]) -> Check:
     """A check that raises InvalidInputError unless ``fits``; ``accepted`` says what does."""
 
@@ -77,14 +89,14 @@ def _is_positive(value: Any) -> bool:
         return False
 
 
-require_level = _accepting("a number in [0, 1)", lambda value: is_real(value) and 0 <= value < 1)
-require_share = _accepting("a number strictly between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
+require_level = _share("a number in [0, 1)", lambda value: is_real(value) and 0 <= value < 1)
+require_share = _share("a number strictly between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
 require_seconds = _accepting("a positive number of seconds or None", lambda value: value is None or _is_positive(value))
 _require_indifference = _accepting(
     f"a number in [0, 1) or {AUTO!r}",
     lambda value: (isinstance(value, str) and value == AUTO) or (is_real(value) and 0 <= value < 1),
 )
-_require_fidelity = _accepting("a number above 0 and at most 1", lambda value: is_real(value) and 0 < value <= 1)
+_require_fidelity = _share("a number above 0 and at most 1", lambda value: is_real(value) and 0 < value <= 1)
 _require_tolerance = _accepting(
     "a finite positive number or None", lambda value: value is None or (is_real(value) and 0 < value < float("inf"))
 )

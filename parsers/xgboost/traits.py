@@ -183,7 +183,7 @@ TRAITS = Traits(
     read=read_xgboost,
     read_alone=partial(read_xgboost, asks_library=False),
     recognises=_recognises,
-    suffixes=(".json", ".ubj"),
+    suffixes=(".ubj",),
     load=_load,
     shared_library=_shared_library,
     write=write_document,

@@ -51,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     facts = result.to_dict() if is_average else {name: getattr(result, name) for name in names}
     speed = {str(size): ratio for size, ratio in measured.items()}
     lines = [
-        f"{size} rows per call: {times_in_words(ratio)} times as fast as the native predict."
+        f"{size} row{'' if size == '1' else 's'} per call: {times_in_words(ratio)} times as fast as the native predict."
         for size, ratio in speed.items()
     ]
     said = "\n".join([result.summary(), *lines, f"Written to {folder}"])

@@ -49,5 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
         columns |= {f"p_{label}": found[:, k].tolist() for k, label in enumerate(parts.classes)}
     if arguments.output is not None:
         save_file(arguments.output, csv_bytes(list(columns), zip(*columns.values(), strict=True)))
+    else:
+        said += " Nothing was written; pass -o FILE to write the answers."
     flags.answer(arguments, {**facts, **columns}, f"{said}\n{manifest['claim']}")
     return 0

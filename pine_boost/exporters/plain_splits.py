@@ -46,7 +46,7 @@ def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:
     if with_table and not codes:
         names = ", ".join(forest.name_of(column) for column in with_table[:5])
         raise UnsupportedModelError(
-            f"The native model takes category values of a table for {names}, {target} only whole numbers; pass "
+            f"The model takes category values of a table for {names}, and {target} takes whole numbers only; pass "
             "codes=True and feed the position of each value in its list of categories (on the command line "
             "PATH.categories.json, which is written beside PATH), NaN for unknown values.",
             option="codes",

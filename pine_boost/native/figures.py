@@ -30,7 +30,7 @@ from pine_boost.tables.schema import schema_of
 SIZES = (1, 100, 100_000)  # rows of a call
 _QUICK = 0.5  # seconds for the speeds of a summary
 _QUICK_LEAVES = 20_000  # loading a larger file takes longer
-_HARDLY = 1.1  # times as fast
+_HARDLY, _SLOWER = 1.1, 0.9  # times as fast
 REPORT_SECONDS = 5.0  # seconds for those of a report
 _MOST_ROUNDS, _OF_SIZE = 2000, 0.3  # seconds for each size, where more than a few calls fit into it
 HOW = (
@@ -154,7 +154,9 @@ class SideBySide:
             told = ", ".join(speed.words for speed in self.quick)
             rest = "" if len(self.quick) == len(SIZES) else " (larger batches would take too long here)"
             is_no_faster = self.is_native and all(speed.ratio <= _HARDLY for speed in self.quick)
-            advice = " This is hardly faster natively; for speed, use accelerate_booster." if is_no_faster else ""
+            is_slower = any(speed.ratio < _SLOWER for speed in self.quick)
+            advice = " Below 1x it is slower." if is_slower else ""
+            advice += " This is hardly faster natively; for speed, use accelerate_booster." if is_no_faster else ""
             lines.append(f"Speed-up over {self.original}, measured on this machine: {told}{rest}.{advice}")
         elif not self.is_quick:
             lines.append("The speed was not measured; in Python, the result's speedup() measures it.")

@@ -343,6 +343,7 @@ def _differences(
     forest = parsed.forest
     if forest_digest(forest) != manifest["model_digest"]:
         yield "this is not the model that the manifest names"
+        return  # of another model, everything differs
     if forest.decision.thresholds != tuple(manifest["thresholds"]):
         yield "the thresholds are not those of the manifest"
     names = [*differing(parts.flat, flatten(visited)), *differing(parts.native, native)]

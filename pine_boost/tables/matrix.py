@@ -86,8 +86,9 @@ def _no_table(X: Any, name: str) -> InvalidInputError:
         )
     found = "missing" if X is None else f"{class_with_article(X)}, not a table"
     return InvalidInputError(
-        f"{name} is {found}; pass a numpy array, a pandas or polars DataFrame, a pyarrow Table, a "
-        "scipy.sparse matrix or a list of rows."
+        f"{name} is {found}; pass a table of rows (in Python a numpy array, a pandas or polars DataFrame, a pyarrow "
+        "Table, a scipy.sparse matrix or a list of rows).",
+        option=name,
     )
 
 

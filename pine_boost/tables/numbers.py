@@ -121,6 +121,9 @@ def object_numbers(values: npt.NDArray[Any], label: str) -> FloatArray:
     for row, value in enumerate(values):
         number = _number(value)
         if number is None:
+            # in a column that was read as text, the numbers are text as well: name a value that is none
+            others = ((at, other) for at, other in enumerate(values[row:], row) if not _spells_number(other))
+            row, value = next(others, (row, value))
             found = value.item() if isinstance(value, np.generic) else value
             raise InvalidInputError(
                 f"The {label} holds {found!r} in row {row}; numbers are accepted. Encode it the "
@@ -128,6 +131,14 @@ def object_numbers(values: npt.NDArray[Any], label: str) -> FloatArray:
             )
         numbers[row] = number
     return numbers
+
+
+def _spells_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return is_missing(value)
+    return True
 
 
 def _number(value: Any) -> float | None:

@@ -145,6 +145,9 @@ def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list
     if missing:
         extra = [column for column in found if column not in set(expected)]
         others = f"Not in the model: {listing(extra)}. " if extra else ""
+        separators = [mark for mark in (";", "\t", "|") if len(found) == 1 and mark in found[0]]
+        if separators:
+            others += f"The columns seem to be separated by {separators[0]!r}; separate them by commas. "
         raise InvalidInputError(
             f"{name} has {len(found)} columns, the model has {len(expected)} features, and "
             f"{name} lacks the model's column(s) {listing(missing)}. {others}"

@@ -153,7 +153,13 @@ def test_pickles_only_with_trust(files, tmp_path, capsys):
         (["inspect", "nowhere.json"], "cannot be read"),
         (["prune", "MODEL", "--fit", "nowhere.csv"], "nowhere.csv does not exist"),
         (["prune", "MODEL", "--fit", "MODEL"], "has a suffix that cannot be read"),
-        (["prune", "MODEL", "--fit", "FIT", "--alpha", "2"], "--alpha must be a number in [0, 1), got 2.0"),
+        (
+            ["prune", "MODEL", "--fit", "FIT", "--alpha", "2"],
+            "--alpha must be a number in [0, 1), got 2.0 (2 % is 0.02)",
+        ),
+        (["prune", "MODEL"], "--fit is missing; pass a table of rows"),
+        (["prune", "FIT", "--fit", "FIT"], "is not a readable model"),
+        (["inspect", "BROKEN"], "broken.json is not a readable model"),
         (["prune", "MODEL", "--fit", "FIT", "--threshold", "7"], "threshold"),
         (["sweep", "MODEL", "--fit", "FIT", "--alphas", "0.1;0.2"], "--alphas"),
         (["check-inputs", "MODEL", "FIT"], ""),
@@ -164,7 +170,9 @@ def test_pickles_only_with_trust(files, tmp_path, capsys):
 )
 def test_errors_are_one_line(files, tmp_path, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    names = {"MODEL": f"{files}/model.json", "FIT": f"{files}/fit.csv"}
+    broken = files / "broken.json"
+    broken.write_text("precious notes")
+    names = {"MODEL": f"{files}/model.json", "FIT": f"{files}/fit.csv", "BROKEN": str(broken)}
     out, err = expect(capsys, 1, *(names.get(argument, argument) for argument in arguments))
     errors = [line for line in err.splitlines() if "error:" in line]
     assert out == ""

@@ -104,7 +104,7 @@ def test_category_names_need_codes():
     frame, codes, y = words_and_codes()
     for native in models_of_categories().values():
         native.fit(frame, y)
-        with pytest.raises(UnsupportedModelError, match="ONNX only whole numbers"):
+        with pytest.raises(UnsupportedModelError, match="ONNX takes whole numbers only"):
             to_onnx(native)
         converted = to_onnx(native, X_fit=frame, codes=True)
         found = run(converted, read_model(native).forest, codes)

@@ -184,7 +184,7 @@ def test_named_categories_are_codes():
     frame, codes, y = words_and_codes()
     for native in models_of_categories().values():
         native.fit(frame, y)
-        with pytest.raises(UnsupportedModelError, match="SQL only whole numbers"):
+        with pytest.raises(UnsupportedModelError, match="SQL takes whole numbers only"):
             to_sql(native)
         rows = np.vstack([codes, [[0.3, np.nan], [np.nan, 2.0]]])
         model = read_model(native)

@@ -57,3 +57,13 @@ def test_a_native_model_that_is_no_faster_is_said_to_be_so(seconds, is_native, s
     line = side.summary()[-1]
     assert line.endswith("This is hardly faster natively; for speed, use accelerate_booster.") == says
     assert "(larger batches would take too long here)" in line
+    assert "slower" not in line
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_a_speed_below_one_is_said_to_be_slower(is_native, monkeypatch):
+    speeds = (Speed(1, 1.0, 1.0), Speed(100, 0.52, 1.0))
+    monkeypatch.setattr(SideBySide, "speeds", lambda self, **_: speeds)
+    size = Figures(10, 100, 1000, 50.0)
+    line = SideBySide(size, size, "X_fit", lambda: (len, len), ROWS, is_native=is_native).summary()[-1]
+    assert "0.52x for 100 rows (larger batches would take too long here). Below 1x it is slower." in line

@@ -63,6 +63,8 @@ def test_arrays(X, expected):
         (np.zeros((2, 4)), "4 columns, the model has 3"),
         (np.array([["1", "2", "3"]]), "holds '1'"),
         (np.array([[1, "x", 3]], dtype=object), "column 'income' of X.* holds 'x' in row 0"),
+        (np.array([[1, "2", 3], [1, "x", 3]], dtype=object), "column 'income' of X.* holds 'x' in row 1"),
+        (np.array([[1, "2", 3], [1, None, 3]], dtype=object), "column 'income' of X.* holds '2' in row 0"),
         (np.zeros((2, 3), dtype=complex), "complex"),
         (np.zeros((2, 3), dtype="datetime64[s]"), "datetime64"),
         ([[1, 2, 3], [1, 2]], "equally long rows"),

@@ -118,6 +118,7 @@ def test_blanks_in_names_as_lightgbm_stores_them(tmp_path):
     ("text", "label", "message"),
     [
         ("a,d\n1,2\n", None, "lacks the model's column.* 'b c'"),
+        ("a;b c\n1;2\n", None, "seem to be separated by ';'; separate them by commas"),
         ("d,a,b c\n1,2,3\n", None, "same in another order.*column 0 is 'd'"),
         ("a,b c,d\n1,2,3\n", "y", "has no column 'y'"),
         ("1,2\n3,4\n", None, "no column names and the shape"),
