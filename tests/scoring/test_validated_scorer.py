@@ -249,6 +249,20 @@ def test_a_tested_scorer_is_made_again_from_its_rows(boosted, options, tmp_path)
         assert not verify_scorer(model, tmp_path / "seed", X_val, **again).agrees
 
 
+@pytest.mark.parametrize(("n_trees", "status"), [(40, "MEASURED"), (1, "NOT_VALIDATED")])
+def test_a_scorer_of_rows_that_were_seen_is_made_again(n_trees, status, tmp_path):
+    X, y = _table()
+    model = xgboost.XGBClassifier(n_estimators=n_trees, max_depth=4, n_jobs=1).fit(X[:2000], y[:2000])
+    tables = X[:2000], X[1500:4500]
+    result = pine_boost.accelerate_booster(model, *tables, fidelity=0.97, allow_overlap=True)
+    assert result.status == status
+    result.save(tmp_path / "scorer")
+    again = {"X_fit": tables[0], "build": pine_boost.accelerate_booster}
+    verdict = verify_scorer(model, tmp_path / "scorer", tables[1], **again)
+    assert verdict.agrees, verdict.faults
+    assert verdict.made_again
+
+
 def test_what_time_ended_is_not_made_again(boosted, tmp_path):
     model, X_fit, X_val, _ = boosted
     again = {"X_fit": X_fit, "build": pine_boost.accelerate_booster}
