@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.certificate.claims import comparison_claim, comparison_promise
-from pine_boost.certificate.saved import model_path
+from pine_boost.certificate.saved import WHOLE_MODEL, model_path
 from pine_boost.committee import committee_of
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.reading import by_name, count_segments
@@ -324,7 +324,9 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
             read = partial(read_given_table, prepare=prepare, schema=schema)
             own = () if threshold is not None else tuple(read_manifest(folder)["thresholds"])
             return Predictor(name, partial(_ask_object, scorer, threshold), read, own)
-        model = model_path(folder)
+        model, whole = model_path(folder), folder / WHOLE_MODEL
+        if whole.is_file():  # the ensemble alone would get rows without the steps before it, and decide at its own cut
+            model = whole
     source = open_pickle(model, trust_pickle)
     is_booster = type(source).__name__ == "Booster" and type(source).__module__.startswith(("xgboost.", "lightgbm."))
     if isinstance(source, (str, os.PathLike, bytes, bytearray)) or is_booster:

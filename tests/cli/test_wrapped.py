@@ -160,6 +160,12 @@ def test_compress_writes_the_whole_model_and_verifies(place, tmp_path, capsys):
     assert names == {"model.json", "compression.json", "report.html", "whole_model.pkl"}
     out, _ = expect(capsys, 0, f"verify {place}/pipeline.joblib {tmp_path}/small --val {place}/val.csv --trust-pickle")
     assert "This is about the XGBClassifier inside" in out
+    asked = ["parity", place / "pipeline.joblib", tmp_path / "small", place / "new.csv", "--json", "--trust-pickle"]
+    found = json.loads(printed(capsys, *asked, "--fidelity", 0.5))
+    whole = pickle.loads((tmp_path / "small" / "whole_model.pkl").read_bytes())  # not the ensemble inside on raw rows
+    rows = pd.read_csv(place / "new.csv")
+    before = joblib.load(place / "pipeline.joblib")
+    assert found["n_changed"] == int((before.predict(rows) != whole.predict(rows)).sum())
     asked = ["guard", tmp_path / "small", "--original", place / "pipeline.joblib", "--trust-pickle"]
     expect(capsys, 0, *asked, "--val", place / "new.csv", "--fidelity", 0.95, "-o", tmp_path / "guarded")
 
