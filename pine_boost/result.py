@@ -172,14 +172,16 @@ class PruneResult:
         """One line: the status and what was removed."""
         c = self.certificate
         sizes = [f"{c.trees_before} -> {c.trees_after} trees", f"{c.leaves_before} -> {c.leaves_after} leaves"]
-        best, units = "provably the fewest", plural(c.unit)
-        if c.reweight == "leaf":  # a different problem than that of weights
-            best += " with new leaf values"
+        units = plural(c.unit)
+        # two problems: with new leaf values fewer units may do than with weights, for which the search looks first
+        form = "new leaf values" if c.reweight == "leaf" else "one weight per tree"
+        best = f"provably the fewest with {form}"
         if c.unit == "leaf":
             sizes, best = sizes[::-1], "how few would be enough is not proved"
         elif not c.optimal:
             verb = "is" if c.lower_bound == 1 else "are"
             best = f"at least {counted(c.lower_bound, c.unit)} {verb} needed"
+            best += f" with {form}" if c.lower_bound > 1 else ""
         return f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, {best})"
 
     def promise(self) -> str:

@@ -183,6 +183,14 @@ def test_the_summary_of_a_model_that_stayed_ends_with_them(table, boosting):
     assert kept.summary().splitlines()[-1].startswith("- pine_boost.compress_booster(")
 
 
+@pytest.mark.parametrize(("reweight", "form"), [("tree", "one weight per tree"), ("leaf", "new leaf values")])
+def test_a_bound_is_told_with_the_problem_that_it_bounds(reweight, form, result):
+    # a search that ends before new leaf values are tried has a bound that they may undercut
+    c = replace(result.certificate, reweight=reweight, lower_bound=7, optimal=False)
+    assert f"at least 7 rounds are needed with {form})" in replace(result, certificate=c).headline()
+    assert f"provably the fewest with {form})" in replace(result, certificate=replace(c, optimal=True)).headline()
+
+
 def test_one_of_a_kind_is_no_plural(result):
     from pine_boost.fleet import FleetResult, Row
 
