@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import lightgbm
@@ -98,6 +99,11 @@ def test_verify_agrees_and_refuses_what_was_changed(files, pruned, tmp_path, cap
         f"--region {pruned}/region.json",
     )
     assert "pine-boost: error:" in err
+
+
+def test_verify_needs_no_training_library(files, pruned, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    assert printed(capsys, "verify", files / "model.json", pruned).startswith("AGREES")
 
 
 def test_inspect_counts(files, capsys):
