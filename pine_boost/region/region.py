@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.files import REGION_LIMIT, path_of, read_limited, save_file
 from pine_boost.json_fields import canonical, digest_of
 from pine_boost.model.digest import forest_digest
@@ -268,7 +268,7 @@ class Region:
                 "pass model=<the pruned model> and no margins."
             )
         serving.require_region(self.tables_digest, self.tau)
-        pruned = None if model is None else _forest_of(model, self.thresholds)
+        pruned = None if model is None else self._forest_of(model)
         if pruned is not None and pruned.decision.thresholds != self.thresholds:
             raise InvalidInputError(
                 f"The pruned model was read with threshold={pruned.decision.thresholds}, the "
@@ -282,7 +282,7 @@ class Region:
         """The Forest of the original model; raises if the model is another one."""
         if model is None:
             return None
-        forest = _forest_of(model, self.thresholds, self.model_digest)
+        forest = self._forest_of(model, self.model_digest)
         if forest.n_features != self.space.n_features or forest.n_outputs != self.n_outputs:
             raise InvalidInputError(
                 f"The model has {forest.n_features} features and {forest.n_outputs} outputs, "
@@ -292,6 +292,21 @@ class Region:
             raise InvalidInputError(
                 "This model is not the one that the region was made for (its digest differs); pass the original."
             )
+        return forest
+
+    def _forest_of(self, model: Any, digest: str | None = None) -> Forest:
+        if isinstance(model, Forest):
+            return model
+        if isinstance(model, Model):
+            return model.forest
+        if self.prepare is not None and hasattr(model, "named_steps"):
+            raise UnsupportedModelError(
+                "The region prepares the rows of the Pipeline itself, and takes the ensemble inside as the model: pass "
+                "model=result.original (with serving=, model=result.pruned), and the rows as they are."
+            )
+        from pine_boost.parsers import read_model
+
+        forest: Forest = read_model(model, threshold=self.thresholds or None, digest=digest).forest
         return forest
 
     def _distance(self, matrix: FloatArray, forest: Forest | None, margins: npt.ArrayLike | None) -> FloatArray:
@@ -306,14 +321,3 @@ class Region:
                 option="indifference",
             )
         return Decision(self.cuts).distance(read)
-
-
-def _forest_of(model: Any, thresholds: tuple[float, ...], digest: str | None = None) -> Forest:
-    if isinstance(model, Forest):
-        return model
-    if isinstance(model, Model):
-        return model.forest
-    from pine_boost.parsers import read_model
-
-    forest: Forest = read_model(model, threshold=thresholds or None, digest=digest).forest
-    return forest

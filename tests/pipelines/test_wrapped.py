@@ -19,7 +19,15 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pine_boost.pipelines.unwrapping
-from pine_boost import GuardedModel, accelerate_booster, load_scorer, prune_booster, sweep, verify
+from pine_boost import (
+    GuardedModel,
+    UnsupportedModelError,
+    accelerate_booster,
+    load_scorer,
+    prune_booster,
+    sweep,
+    verify,
+)
 from tests.support.command_line import run
 from tests.support.verifying import verify_folder
 
@@ -161,6 +169,21 @@ def test_a_sweep_gives_whole_models():
         assert isinstance(result.model, Pipeline)
         inside = result.region.contains(X)
         assert (result.model.predict(X) == whole.predict(X))[inside].all()
+
+
+def test_a_region_that_prepares_rows_takes_the_ensemble_inside():
+    """Its rows must not be prepared before: that would be told otherwise by the refusal of any Pipeline."""
+    whole = WRAPPED["pipeline"]("xgboost")
+    result = prune_booster(whole, FIT, CAL, alpha=0.4, indifference=0.3)
+    inside = result.region.contains(X, model=result.original)
+    assert 0.1 < inside.mean() < 0.9
+    assert np.array_equal(result.region.contains(X, model=whole[-1]), inside)
+    assert (result.model.predict(X) == whole.predict(X))[inside].all()
+    for model, serving in ((whole, None), (result.model, result.certificate.serving)):
+        with pytest.raises(UnsupportedModelError, match="and the rows as they are"):
+            result.region.contains(X, model=model, serving=serving)
+    served = result.region.contains(X, model=result.pruned, serving=result.certificate.serving)
+    assert (result.model.predict(X) == whole.predict(X))[served].all()
 
 
 def test_files_of_a_wrapped_result_verify(tmp_path):
