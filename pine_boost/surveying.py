@@ -48,6 +48,7 @@ _FIDELITY_OF_SCORER = 0.99
 _CONFIDENCE = 0.95
 _ALPHA_OF_AUTO = 0.1
 _NOTHING = "nothing smaller was found"
+_NOTHING_YET = "nothing smaller was found in this time"
 _NO_TIME = "not proved in this time"
 _NOT_TESTED = "not tested in this time"
 _SPEED_SECONDS = 2.0  # for the speeds of one model
@@ -387,7 +388,7 @@ def _compressed(asked: Surveyed, budget: Budget) -> list[Line]:
     seed, moves = options.random_state, options.tolerance
     task = budget.run(set_up, parsed, WORK, tables.fit, seed, budget, tolerance=moves)
     n_look = tables.val.n_rows
-    path = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"])).best
+    path = find_path(task, 1 - min(FIDELITIES), budget.until(SHARES["compression path"]))
 
     def test() -> list[Line]:
         tested = []
@@ -398,13 +399,18 @@ def _compressed(asked: Surveyed, budget: Budget) -> list[Line]:
                 continue
             target = Target(n_look, _CONFIDENCE, fidelity)
             own = budget.until(1 / (len(FIDELITIES) - n_before))
-            found = validate(task, choose(path, target.aim()), tables, target, None, 1.0, own).best.written
-            tested.append(line if found is None else line.with_model(found.model, asked.rows))
+            result = validate(task, choose(path.best, target.aim()), tables, target, None, 1.0, own)
+            found, is_complete = result.best.written, path.why is result.why is StopReason.EFFORT
+            if found is None:
+                tested.append(line if is_complete else replace(line, note=_NOTHING_YET))
+            else:
+                tested.append(line.with_model(found.model, asked.rows))
         return tested
 
     return budget.run(test)
 
 
+_LITTLE = 0.9  # of the original's work: a model with more than this left is not worth a statistic
 _FASTER = 1.2  # times the native speed: less is not worth another file
 
 
@@ -498,7 +504,8 @@ class Survey:
         """The offer to take unless you know better, and why.
 
         The accelerated scorer where it is faster, as it holds for every input and needs no data;
-        else the strictest promise under which at least half of the work goes; else the least work.
+        else the strictest promise under which at least half of the work goes; else the least work, or
+        the accelerated scorer if not even a tenth of the work goes.
         The scorer that rests on a statistic is for you to choose.
         """
         offers = [offer for offer in self.offers if _kind(offer) != "accelerated, a statistic"]
@@ -512,6 +519,10 @@ class Survey:
             reason = f"the strictest promise under which at least half of the work goes{self._faster(smaller[0])}"
             return smaller[0], reason
         least = min(offers, key=lambda offer: offer.work)
+        scorers = (offer for offer in offers if _kind(offer) == "accelerated" and not offer.note.startswith("refused"))
+        proved = next(scorers, None)
+        if proved is not None and _LITTLE * original.work < least.work < original.work:
+            return proved, "no row saves a tenth of the work; this one is proved and needs no data"
         if least.work < original.work:
             return least, f"no row halves the work; this one saves most{self._faster(least)}"
         return original, "nothing smaller was found"

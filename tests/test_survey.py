@@ -9,7 +9,8 @@ import pytest
 import xgboost
 
 import pine_boost
-from pine_boost import InvalidInputError
+from pine_boost import InvalidInputError, surveying
+from pine_boost.budget import Outcome, StopReason
 from pine_boost.cli import main
 from pine_boost.surveying import Asked, Line, _monotone
 from tests.support.command_line import refused, words, write_inputs
@@ -108,7 +109,23 @@ def test_one_offer_is_recommended_with_its_reason(found):
     assert fast.recommended()[0].promise == accelerated.promise
     nearly = replace(others[-1], work=original.work - 1)
     assert replace(survey, offers=(original, nearly)).recommended()[0] == nearly
+    little = replace(others[-1], work=original.work * 0.95)
+    unmeasured = replace(accelerated, work=original.work * 0.98, speed_1=None, speed_100=None, speed_100000=None)
+    offer, reason = replace(survey, offers=(original, unmeasured, little)).recommended()
+    assert offer == unmeasured  # a proof, where a statistic would save next to nothing
+    assert reason.startswith("no row saves a tenth of the work")
+    refused = replace(unmeasured, note="refused: of a kind without a scorer")
+    assert replace(survey, offers=(original, refused, little)).recommended()[0] == little
     assert replace(survey, offers=(original,)).recommended() == (original, "nothing smaller was found")
+
+
+def test_a_path_that_time_cut_short_is_not_said_to_hold_nothing(found, monkeypatch):
+    model, X, _ = found
+    monkeypatch.setattr(surveying, "find_path", lambda *_: Outcome([], StopReason.TIME))
+    offers = pine_boost.survey(model, X[:600], X[600:1100], time_limit=5).offers
+    tested = [offer for offer in offers if offer.promise.startswith("a statistic")]
+    assert all("nothing smaller was found in this time" in offer.note for offer in tested if "needs" not in offer.note)
+    assert any("needs" not in offer.note for offer in tested)
 
 
 def test_rows_that_were_looked_at_are_refused(found, tmp_path):
