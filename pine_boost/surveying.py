@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pine_boost.accelerate import AccelerateResult, accelerate_booster
-from pine_boost.budget import SHARES, Budget, Step, StopReason
+from pine_boost.budget import SHARES, Budget, Step, StopReason, finishing
 from pine_boost.certificate.claims import lossless_offer, proved_offer, scorer_offer, statistic_offer
 from pine_boost.compression.fixed_sequence import Target, allowed, fewest_rows
 from pine_boost.compression.path import find_path, set_up
@@ -51,6 +51,7 @@ _NOTHING = "nothing smaller was found"
 _NOTHING_YET = "nothing smaller was found in this time"
 _NO_TIME = "not proved in this time"
 _NOT_TESTED = "not tested in this time"
+_NOT_TRIED = "not tried in this time"
 _SPEED_SECONDS = 2.0  # for the speeds of one model
 _HEADS = ("trees", "leaves", "kB", "work", "x1", "x100", "x100k")
 
@@ -111,6 +112,8 @@ class Surveyed:
     options : CompressOptions
     given : mapping
         Options of every printed call, as the user gave them.
+    presses : sequence
+        Every Ctrl-C so far, also those that a call inside ignored as it was making its result.
     """
 
     original: Line
@@ -120,6 +123,7 @@ class Surveyed:
     tables: Tables
     options: CompressOptions
     given: Mapping[str, Any]
+    presses: Sequence[int] = ()
 
     @property
     def model(self) -> Model:
@@ -201,7 +205,7 @@ def survey(
     """
     require_seconds(time_limit, "time_limit")
     budget = Budget.of(time_limit)
-    with shown(verbose, time_limit, callback) as report_progress:
+    with shown(verbose, time_limit, callback) as report_progress, finishing(ignored=0) as presses:
         say(report_progress, "reading the model and the rows")
         read = read_given(model, threshold=threshold, trust_pickle=trust_pickle, decision="value")
         outer, parsed = read.wrapper, read.parsed  # figures are those of the ensemble inside
@@ -214,14 +218,14 @@ def survey(
         given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run
         rows = tables.fit.take(np.arange(min(WORK_ROWS, tables.fit.n_rows)))
         line = Line("the original", None, parsed, work_of(parsed.forest, rows))
-        asked = Surveyed(line, rows, X_fit, X_look, tables, options, given)
-        fast = [_accelerated(asked, budget)]  # first: it needs no data
-        lossless = _lossless(asked)
+        asked = Surveyed(line, rows, X_fit, X_look, tables, options, given, presses)
+        fast = [budget.run(_accelerated, asked, budget)]  # first: it needs no data
+        lossless = budget.run(_lossless, asked, budget)
         budget = replace(budget, callback=report_progress)
         proved = _proved(asked, budget) if parsed.forest.decides else []
         if parsed.forest.decides and tolerance is None:  # within a tolerance a scorer is one of a compressed model
-            fast.append(_accelerated_by_statistic(asked, budget, fast[0]))
-        compressed = _compressed(asked, budget)
+            fast.append(budget.run(_accelerated_by_statistic, asked, budget, fast[0]))
+        compressed = budget.run(_compressed, asked, budget)
         say(report_progress, "measuring speeds")
         lines = [line, *_monotone(lossless, proved, compressed, tolerance), *fast]  # scorers may take all time left
         original, *others = budget.run(_measured, parsed, lines, budget)
@@ -277,8 +281,10 @@ def _accelerated(asked: Surveyed, budget: Budget) -> Line:
     moved: dict[str, Any] = {} if forest.decides else {"tolerance": asked.options.tolerance}
     call = Asked("accelerate_booster", (), {**moved, **asked.given})
     line = replace(asked.original, promise=scorer_offer(moved.get("tolerance")), call=call)
+    seconds = budget.time_limit() if budget.is_interrupted else None
+    how: dict[str, Any] = {**moved, "time_limit": seconds, "random_state": asked.options.random_state}
     try:
-        fast = accelerate_booster(asked.model, **moved, random_state=asked.options.random_state, verbose=False)
+        fast = accelerate_booster(asked.model, **how, verbose=False)
     except PineBoostError as error:
         return _refused(line, error)
     line = _of_scorer(line, asked, fast, budget)
@@ -309,7 +315,7 @@ def _accelerated_by_statistic(asked: Surveyed, budget: Budget, proved: Line) -> 
 
 def _of_scorer(line: Line, asked: Surveyed, fast: AccelerateResult, budget: Budget) -> Line:
     """The line of a scorer, with its work on the rows of all lines."""
-    if fast.stopped:
+    if fast.stopped or asked.presses:
         budget.interrupt()
     forest = asked.model.forest
     met = fast.scorer.trees_met(as_table(asked.rows, schema_of(forest)))
@@ -323,10 +329,12 @@ def _refused(line: Line, error: PineBoostError) -> Line:
     return replace(line, note=f"refused: {error}"[:200])
 
 
-def _lossless(asked: Surveyed) -> Line:
+def _lossless(asked: Surveyed, budget: Budget) -> Line:
     from pine_boost.simplification import simplify
 
     line = replace(asked.original, promise=lossless_offer(), call=Asked("simplify"))
+    if budget.is_interrupted:
+        return replace(line, note=_NOT_TRIED)
     try:
         return line.with_model(simplify(line.found).simplified, asked.rows)
     except PineBoostError as error:
@@ -338,31 +346,36 @@ def _proved(asked: Surveyed, budget: Budget) -> list[Line]:
 
     The loosest promise is tried first: it is proved soonest.
     """
-    from pine_boost.prune import prune_booster
-
     regions: list[dict[str, Any]] = [{"alpha": alpha} for alpha in ALPHAS]
     regions = [*reversed(regions), {"alpha": _ALPHA_OF_AUTO, "indifference": AUTO}]
     lines, proofs = [], budget.share(SHARES["survey proofs"])
     for position, region in enumerate(regions):
-        call = Asked("prune_booster", ("X_fit", "X_cal"), {**region, **asked.given, "spent": "survey"})
-        promise = proved_offer(**{"indifference": 0.0, **region})
-        line = replace(asked.original, promise=promise, call=call, note=_NO_TIME)
         seconds = proofs.share(1 / (len(regions) - position)).remaining
-        how = {**region, "time_limit": max(seconds, 0.1), "random_state": asked.options.random_state, "verbose": False}
-        try:
-            if not (proofs.is_over or budget.is_interrupted):
-                result = prune_booster(asked.model, asked.X_fit, asked.X_look, **how, callback=budget.callback)
-                if result.stopped is StopReason.INTERRUPTED:
-                    budget.interrupt()
-                certificate = result.certificate
-                everywhere = certificate.undecided_exists is False and not certificate.narrowed
-                note = "" if result.status == "CERTIFIED" else _NO_TIME
-                is_faithful = region["alpha"] == 0 and everywhere
-                line = line.with_model(result.pruned, asked.rows, note=note, holds_everywhere=is_faithful)
-        except PineBoostError as error:
-            line = _refused(line, error)
-        lines.append(line)
+        lines.append(budget.run(_proved_at, asked, region, seconds, budget))
     return [*reversed(lines[:-1]), lines[-1]]
+
+
+def _proved_at(asked: Surveyed, region: Mapping[str, Any], seconds: float, budget: Budget) -> Line:
+    """Proved in one region."""
+    from pine_boost.prune import prune_booster
+
+    call = Asked("prune_booster", ("X_fit", "X_cal"), {**region, **asked.given, "spent": "survey"})
+    promise = proved_offer(**{"indifference": 0.0, **region})
+    line = replace(asked.original, promise=promise, call=call, note=_NO_TIME)
+    if seconds == 0 or budget.is_interrupted:
+        return line
+    how = {**region, "time_limit": max(seconds, 0.1), "random_state": asked.options.random_state, "verbose": False}
+    try:
+        result = prune_booster(asked.model, asked.X_fit, asked.X_look, **how, callback=budget.callback)
+    except PineBoostError as error:
+        return _refused(line, error)
+    if result.stopped is StopReason.INTERRUPTED or asked.presses:
+        budget.interrupt()
+    certificate = result.certificate
+    everywhere = certificate.undecided_exists is False and not certificate.narrowed
+    note = "" if result.status == "CERTIFIED" else _NO_TIME
+    is_faithful = region["alpha"] == 0 and everywhere
+    return line.with_model(result.pruned, asked.rows, note=note, holds_everywhere=is_faithful)
 
 
 def _compressed(asked: Surveyed, budget: Budget) -> list[Line]:

@@ -155,7 +155,7 @@ def _press_in(monkeypatch, stage):
 
     def pressed(*given, **named):
         limited = [value for value in (*given, *named.values()) if isinstance(value, Budget)]
-        left.append(min(budget.remaining for budget in limited))
+        left.append(min((budget.remaining for budget in limited), default=np.inf))
         if len(left) == 1:
             signal.raise_signal(signal.SIGINT)
         return real(*given, **named)
@@ -251,6 +251,21 @@ def test_ctrl_c_in_a_survey_leaves_a_second_for_the_rest(boosted, stage, monkeyp
     assert found.is_interrupted
     assert len(found.offers) == 13
     assert max(left[1:]) <= SECONDS["after Ctrl-C"]
+
+
+@pytest.mark.parametrize(
+    "stage",
+    ["accelerate.flatten", "accelerate.parts_of_model", "simplification._simplified", "prune.build_prune_result"],
+)
+def test_ctrl_c_in_a_call_inside_a_survey_ends_all_that_follows(boosted, stage, monkeypatch):
+    """A call that is interrupted before it has a budget raises; one that makes its result ignores it."""
+    model, X = boosted
+    _press_in(monkeypatch, f"pine_boost.{stage}")
+    found = survey(model, X[:600], X[600:], time_limit=40)
+    assert found.is_interrupted
+    assert len(found.offers) == 13
+    notes = [offer.note for offer in found.offers if offer.promise.startswith("a statistic")]
+    assert notes == ["not tested in this time"] * 4
 
 
 @pytest.mark.parametrize("is_proving", [True, False])
