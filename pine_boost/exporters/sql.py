@@ -81,8 +81,8 @@ def to_sql(
     forest = read_model(model, threshold=threshold, trust_pickle=trust_pickle, decision="value").forest
     if not forest.decides:
         raise UnsupportedModelError(
-            "This model gives values, whose last digits depend on the order in which an engine adds; pass threshold= to "
-            "to_sql, in Python, to export the decision 'above it or not'."
+            "This model gives values, whose last digits depend on the order in which an engine adds; pass threshold= "
+            "to to_sql, in Python, to export the decision 'above it or not'."
         )
     refuse_unsayable(forest, codes, "SQL")
     names = [forest.name_of(feature) for feature in range(forest.n_features)]
