@@ -235,10 +235,10 @@ def _made_differently(
     with f.reading("scorer manifest", REMEDY, CertificateMismatch):
         made = f.record(_MADE)(facts.get("made"), "made")
     if made["time_limit"] is not None or "stopped" in facts:
-        ended = "until Ctrl-C" if "stopped" in facts else f"within time_limit={made['time_limit']:g}"
+        cause = "Ctrl-C" if "stopped" in facts else f"time_limit={made['time_limit']:g}"
         raise InvalidInputError(
-            f"The scorer was made {ended}, and time does not end a search twice at the same place: it cannot be made "
-            "again. Leave out X_fit.",
+            f"This scorer depends on when {cause} ended its search, so the same rows may give another one. Leave out "
+            "X_fit.",
             option="X_fit",
         )
     n_fit = facts["validation"].get("n_fit")
