@@ -389,7 +389,7 @@ def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:
     """A statistic needs rows, a proof needs none."""
     if fidelity == 1 and X_val is not None:
         raise InvalidInputError(
-            "X_val was given, but fidelity=1 is proved and needs no rows; leave it out.", option="X_val"
+            "X_val was given, but fidelity=1 is proved and needs no rows; leave it out.", option=("X_val", "fidelity")
         )
     missing = [name for name, table in (("X_fit", X_fit), ("X_val", X_val)) if table is None]
     if fidelity < 1 and missing:

@@ -322,7 +322,7 @@ def _library(fit: Callable[[], Any]) -> str:
     own = predict_classes(model, table)
     labels = np.asarray(accelerate_booster(trained, verbose=False).scorer.predict(table))
     _require(np.array_equal(labels, np.asarray(forest.classes)[own]), "the scorer gives other classes than the library")
-    return f"{len(X)} rows; {_power(model, X, ours, blur)}"
+    return f"{len(X)} rows agree; {_power(model, X, ours, blur)}"
 
 
 def _power(model: Model, X: FloatArray, margins: Any, blur: float) -> str:
@@ -344,14 +344,14 @@ def _power(model: Model, X: FloatArray, margins: Any, blur: float) -> str:
         total = np.tile(forest.intercept.astype(forest.arithmetic), (len(X), 1))
         for tree in reversed(range(forest.n_trees)):
             total = total + values[leaves[:, tree]]
-        shown["another order"] = int((total != margins).any(axis=1).sum())
+        shown["another order of adding"] = int((total != margins).any(axis=1).sum())
         faults["another float type"] = replace(forest, arithmetic=other)
     for name, wrong in faults.items():
         apart = np.abs(reference.native_margins(wrong, X).astype(np.float64) - margins.astype(np.float64))
         shown[name] = int((apart > blur).any(axis=1).sum())
     for name, count in shown.items():
         _require(count, f"the planted model would not show {name}")
-    return f"would show {', '.join(f'{name} on {count}' for name, count in shown.items())}"
+    return f"would notice {', '.join(f'{name} ({count} rows)' for name, count in shown.items())}"
 
 
 def _planted_forest(float32: bool) -> Forest:

@@ -139,7 +139,8 @@ def build_stages(task: Task, budget: Budget) -> Stages:
         for shape in walk(replace(task, cost=cost), equations, Pace(budget), steps):
             found[int(cost.of(shape))] = shape
             rows = len(task.sample.fitted.weight)
-            budget.report_progress(Step(len(found), "stages", n_trees, rows, budget.elapsed, tried=int(cost.of(shape))))
+            step = Step(len(found), "stages", n_trees, rows, budget.elapsed, "tree", n_trees, tried=int(cost.of(shape)))
+            budget.report_progress(step)
             budget.check()
     except OutOfTime:
         pass

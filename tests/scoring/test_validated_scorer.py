@@ -46,6 +46,16 @@ def _models():
     }
 
 
+def test_progress_counts_the_trees_of_the_model():
+    X, y = _table()
+    model = xgboost.XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1).fit(X[:2000], y[:2000])
+    steps = []
+    pine_boost.accelerate_booster(model, X[:2000], X[2000:4500], fidelity=0.98, callback=steps.append)
+    stages = [step for step in steps if step.phase == "stages"]
+    assert stages
+    assert all((step.unit, step.units) == ("tree", 40) and 0 < step.tried < 40 for step in stages)
+
+
 @pytest.mark.parametrize("name", list(_models()))
 def test_the_promise_holds_on_fresh_rows_with_less_work_than_the_proof(name):
     model, n_classes = _models()[name]
