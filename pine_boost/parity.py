@@ -157,7 +157,12 @@ class ModelComparison:
         for which, own in zip("ab", self.thresholds, strict=True):
             if own and self.thresholds[0] != self.thresholds[1]:
                 cuts = ", ".join(f"{at:g}" for at in own)
-                figures.append((f"{which} decides at", f"{cuts}, its own threshold, unlike the other model"))
+                figures.append(
+                    (
+                        f"{which} decides at",
+                        f"{cuts}, its own threshold, unlike the other model; pass the threshold to ask both at it",
+                    )
+                )
         figures += [(f"difference, {name}", f"{value:.3g}") for name, value in self.differences.items()]
         if (accuracy := self.accuracy) is not None:
             change = f"{100 * accuracy.low:+.2f} to {100 * accuracy.high:+.2f}"

@@ -179,6 +179,6 @@ def test_a_scorer_that_decides_at_a_threshold_of_its_own_is_said_to(tmp_path, ca
     np.savetxt(tmp_path / "rows.csv", X, delimiter=",", header="f0,f1,f2,f3", comments="")
     out, _ = expect(capsys, 2, "parity", path, tmp_path / "scorer", tmp_path / "rows.csv", "--fidelity", "1")
     assert "b decides at" in out
-    assert "0.7, its own threshold, unlike the other model" in out
+    assert "0.7, its own threshold, unlike the other model; pass the threshold to ask both at it" in out
     assert "decides at" not in compare_models(path, tmp_path / "scorer", X, threshold=0.7).summary()
     assert "decides at" not in compare_models(tmp_path / "scorer", tmp_path / "scorer", X).summary()
