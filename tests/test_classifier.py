@@ -56,16 +56,18 @@ def test_predicts_what_was_proved_with_labels_of_text():
     np.testing.assert_array_equal(again.predict(rest), classifier.predict(rest))
 
 
-def test_xgboost_inside_keeps_labels_of_text():
+@pytest.mark.parametrize("unit", ["round", "leaf"])
+def test_xgboost_inside_keeps_labels_of_text(unit):
     import xgboost
 
     X, y = load_iris(return_X_y=True)
     labels = np.array(["setosa", "versicolor", "virginica"])[y]
     inner = xgboost.XGBClassifier(n_estimators=4, max_depth=2, nthread=1)
-    classifier = PineClassifier(inner, alpha=0.4, random_state=1).fit(X, labels)
+    classifier = PineClassifier(inner, alpha=0.4, unit=unit, random_state=1).fit(X, labels)
     inside = classifier.covers(X)
     original = classifier.classes_[classifier.original_.predict(X)]
     np.testing.assert_array_equal(classifier.predict(X)[inside], original[inside])
+    assert classifier.result_.certificate.unit == unit
 
 
 def test_score_bands_are_no_labels():

@@ -150,6 +150,23 @@ def test_any_time_limit_gives_one_of_two_states(time_limit):
     assert _keeps_classes(result)
 
 
+def test_three_classes_interrupted_anywhere():
+    steps = []
+    _prune(3, callback=lambda step: steps.append(step.step))
+    for last in np.unique(np.linspace(1, len(steps), 8).astype(int)).tolist():
+
+        def interrupt(step, last=last):
+            if step.step == last:
+                raise KeyboardInterrupt
+
+        result = _prune(3, callback=interrupt)
+        if result.search.pruned is None:
+            assert result.model is _model(3)
+        else:
+            assert result.status == "CERTIFIED"
+        assert _keeps_classes(result, 3)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support"])
 def test_same_bytes_for_any_number_of_jobs(n_classes, score):

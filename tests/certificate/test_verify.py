@@ -314,13 +314,14 @@ def _one_ulp_up(numbers, place):
 
 
 MODEL_EDITS = [
+    lambda tree: _one_ulp_up(tree["split_conditions"], tree["left_children"].index(-1)),  # a leaf
     lambda tree: _one_ulp_up(tree["split_conditions"], 0),
     lambda tree: tree["default_left"].__setitem__(0, 1 - tree["default_left"][0]),
     lambda tree: tree["split_indices"].__setitem__(0, (tree["split_indices"][0] + 1) % 6),
 ]
 
 
-@pytest.mark.parametrize("edit", MODEL_EDITS, ids=["threshold", "default", "feature"])
+@pytest.mark.parametrize("edit", MODEL_EDITS, ids=["leaf", "threshold", "default", "feature"])
 def test_an_edited_model_is_noticed(booster, edit):
     model, result = booster
     with pytest.raises(CertificateMismatch, match="pruned model is not the one"):
@@ -329,7 +330,7 @@ def test_an_edited_model_is_noticed(booster, edit):
         verify(_with_document(model, edit), result.model, result.region, result.certificate)
 
 
-@pytest.mark.parametrize("edit", MODEL_EDITS)
+@pytest.mark.parametrize("edit", MODEL_EDITS[1:])
 def test_an_edited_split_with_a_forged_certificate_is_noticed(booster, edit):
     model, result = booster
     contents = _with_document(result.model, edit)

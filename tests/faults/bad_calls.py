@@ -326,6 +326,8 @@ BAD_CALLS: dict[type[Exception], list[Row]] = {
         ("no trees", lambda w: w.prune_with(_linear(w)), "LogisticRegression of .* is not supp"),
         ("no classes", lambda w: w.prune_with(w.regressor), "pass threshold="),
         ("a pickle", lambda w: w.prune_with(w.saved / "model.pkl"), "would run code from"),
+        ("no model to simplify", lambda w: pb.simplify(object()), "object is not a model"),
+        ("a pickle to simplify", lambda w: pb.simplify((w.saved / "model.pkl").read_bytes()), "trust_pickle"),
         ("empty bytes", lambda w: w.prune_with(b""), "not a readable model"),
         ("an image", lambda w: w.prune_with(b"\x89PNG\r\n"), "not a readable model"),
         ("CatBoost's own format", lambda w: w.prune_with(b"CBM1" + w.catboost_file), "format='json'"),

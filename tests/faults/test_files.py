@@ -183,7 +183,7 @@ def test_a_full_disk_is_one_line(tmp_path, results):
 
 
 def test_a_place_that_may_not_be_written_is_one_line(tmp_path, results):
-    for place in ("/proc/pine", "/sys/pine", "/dev/null/pine"):
+    for place in ("/proc/pine", "/proc/x/y", "/sys/pine", "/dev/null/pine"):
         with pytest.raises((OutputError, InvalidInputError), match="cannot be written") as error:
             results[0].save(place)
         assert "\n" not in str(error.value)

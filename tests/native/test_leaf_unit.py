@@ -203,6 +203,13 @@ def test_verify_notices_every_edit_of_new_leaf_values(tmp_path):
     assert ("provably the fewest" in result.summary()) == certificate.optimal
 
 
+def test_new_leaf_values_keep_no_more_units_than_weights():
+    native, X = fitted("gradient")
+    n = len(X) // 2
+    leaf, tree = (prune_booster(native, X[:n], X[n:], alpha=0.2, reweight=reweight) for reweight in ("leaf", "tree"))
+    assert leaf.certificate.units_kept <= tree.certificate.units_kept
+
+
 @pytest.mark.parametrize("kind", ["forest", "forest-3", "extra-trees", "adaboost", "adaboost-3"])
 def test_votes_and_shares_are_refused(kind):
     native, X = fitted(kind)

@@ -14,6 +14,7 @@ from pine_boost.proof.boxes import branch_and_bound as boxes
 from pine_boost.proof.boxes.branch_and_bound import BoxSearch, prove_boxes
 from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.solver import FIRST
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
 from pine_boost.proof.problem import Answer, build_problem, enclosures
 from pine_boost.proof.two_proofs import first_proof, second_proof
@@ -48,6 +49,17 @@ def _agrees(case, pruned):
         assert len(row) == 1
         assert column[row].all()
     return int(broken.any(axis=0).sum())
+
+
+def test_boxes_and_solver_agree():
+    for seed in range(0, 600, 17):
+        case = random_case(seed)
+        pruned = random_pruned(np.random.default_rng(seed), case.problem, KINDS[seed % 3])
+        questions = list(case.problem.questions)
+        solver = Prover(case.problem).prove(pruned, questions, (FIRST,), FOREVER)
+        for question, other in zip(questions, solver, strict=True):
+            own = prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=FOREVER)
+            assert own.answer is other.answer
 
 
 @pytest.mark.parametrize("block", range(8))

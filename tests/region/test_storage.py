@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pine_boost.errors import InvalidInputError, MalformedModelError
+from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
 from tests.support.forests import MANNER_NAMES, MANNERS, random_forest, random_rows
@@ -110,6 +110,39 @@ def test_unwritable_categories_are_refused():
     schema = replace(region.schema, feature_categories=(((1, 2), "x"), None, None, None))
     with pytest.raises(InvalidInputError, match="cannot be written to JSON"):
         replace(region, schema=schema).to_json()
+
+
+def _places(document):
+    """Every container of a document with every key, of lists only the first and the last."""
+    keys = list(document) if isinstance(document, dict) else sorted({0, len(document) - 1})
+    for key in keys if document else ():
+        yield document, key
+        if isinstance(document[key], (dict, list)):
+            yield from _places(document[key])
+
+
+def test_junk_at_any_place_is_refused_or_leaves_a_region_that_answers():
+    region, forest, X = _region(score="leaf-support", indifference=0.02)
+    good = region.to_json()
+    n_places = n_refused = 0
+    for parent, key in _places(good):
+        n_places += 1
+        right = parent[key]
+        for junk in (None, -7, 10**6, 10**30, 1.5, "x", "00000", [], {}, True, [[0]], 1e400):
+            parent[key] = junk
+            try:
+                read = Region.from_json(good)
+                read.score(X[:20])
+                read.contains(X[:20], model=forest)
+            except PineBoostError:
+                n_refused += 1
+        if isinstance(parent, dict):
+            del parent[key]
+            with pytest.raises(MalformedModelError):
+                Region.from_json(good)
+        parent[key] = right
+    assert Region.from_json(good) == region
+    assert n_refused > 5 * n_places
 
 
 def test_a_huge_number_of_states_is_refused_before_memory_is_spent():
